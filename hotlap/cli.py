@@ -1,0 +1,212 @@
+"""The command line: one verb, one frozen config, one call.
+
+Exit codes: 0, it did what was asked; 2, the words were wrong, and the answer says what to write
+instead; 1, it failed, and the answer says where the evidence is. Heavy modules are imported inside
+the verbs, so that asking for help is quick.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+import time
+import traceback
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hotlap import __version__
+from hotlap.config.commands import BenchSimConfig, Command, TracksConfig, WatchConfig
+from hotlap.config.naming import nearest
+
+REFUSE_WORDS = ("hotlap.config.", "hotlap.sim.tracks.")
+"""A `ValueError` raised in one of these modules is about what the user wrote."""
+
+Answer = dict[str, Any]
+"""What a verb found out, in plain JSON values."""
+
+
+def tracks(cfg: TracksConfig) -> Answer:
+    """Print a table of tracks; draw a map of each if asked."""
+    from hotlap.evaluation.track_maps import draw_map, facts, print_table
+    from hotlap.sim.tracks.catalogue import find_track
+    from hotlap.sim.tracks.named import NAMES
+
+    chosen = [find_track(name) for name in cfg.names or NAMES]
+    rows = [facts(track) for track in chosen]
+    print_table(rows)
+    if cfg.draw is None:
+        return {"tracks": rows}
+    maps = [draw_map(track, cfg.draw / f"{track.name}.png") for track in chosen]
+    print(f"{len(maps)} maps in {cfg.draw}")
+    return {"tracks": rows, "maps": [str(path) for path in maps]}
+
+
+def watch(cfg: WatchConfig) -> Answer:
+    """Drive, and film it."""
+    from hotlap.evaluation import watching
+
+    return watching.watch(cfg)
+
+
+def bench_sim(cfg: BenchSimConfig) -> Answer:
+    """Measure the simulator."""
+    from hotlap.evaluation import sim_benchmark
+
+    return sim_benchmark.bench_sim(cfg)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verb:
+    """A word (or two) of the command line."""
+
+    config: type[Command]
+    action: Callable[[Any], Answer]
+    positional: tuple[str, ...] = ()
+    """Fields given by their place instead of by a flag."""
+
+    @property
+    def summary(self) -> str:
+        """The first line of the documentation."""
+        return (self.config.__doc__ or "").splitlines()[0]
+
+
+VERBS = {
+    "tracks": Verb(TracksConfig, tracks, positional=("names",)),
+    "watch": Verb(WatchConfig, watch, positional=("model",)),
+    "bench sim": Verb(BenchSimConfig, bench_sim),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the words say; return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["--version"]:
+        print(f"hotlap {__version__}")
+        return 0
+    if not words or words[0] in ("-h", "--help"):
+        print(overview(VERBS), file=sys.stdout if words else sys.stderr)
+        return 0 if words else 2
+    try:
+        return run(words)
+    except KeyboardInterrupt:
+        print("hotlap: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output left (`hotlap tracks | head`); there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def run(words: list[str]) -> int:
+    """Find the verb, read its config, act on it, and answer."""
+    as_json = "--json" in words
+    try:
+        verb, rest = split_verb(words)
+        cfg = read_config(verb, rest)
+    except KeyError as error:
+        return complain(error.args[0], 2, as_json)
+    except SystemExit as stop:  # tyro has printed its help, or what it did not understand
+        code = int(stop.code or 0)
+        if code and as_json:
+            print(json.dumps({"error": "wrong words; see standard error", "exit_code": code}))
+        return code
+    try:
+        answer = VERBS[verb].action(cfg)
+        if as_json:
+            print(json.dumps(answer, allow_nan=False))
+        sys.stdout.flush()
+        return 0
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if cfg.debug:
+            traceback.print_exception(error)
+        if is_about_words(error):
+            return complain(error.args[0], 2, as_json)
+        evidence = keep_traceback(error, words, cfg.root)
+        message = f"{type(error).__name__}: {error}; the traceback is in {evidence}"
+        return complain(message, 1, as_json)
+
+
+def split_verb(words: list[str]) -> tuple[str, list[str]]:
+    """Part the verb, of one word or two, from what it is told."""
+    for count in (2, 1):
+        if (verb := " ".join(words[:count])) in VERBS:
+            return verb, words[count:]
+    group = {name: verb for name, verb in VERBS.items() if name.startswith(f"{words[0]} ")}
+    if group and words[1:2] in (["-h"], ["--help"]):
+        print(overview(group))
+        raise SystemExit(0)
+    tried = " ".join(words[:2]) if group else words[0]
+    raise KeyError(nearest(tried, group or VERBS, "verb") + "; see hotlap --help")
+
+
+def read_config(name: str, words: list[str]) -> Command:
+    """Turn flags into the verb's frozen config; exits with 2 where they do not fit."""
+    import tyro
+
+    verb = VERBS[name]
+    hints = typing.get_type_hints(verb.config)
+    fields = {field.name: field for field in dataclasses.fields(verb.config)}
+    # config/ knows only the standard library, so tyro's mark for "by its place" is put on here.
+    by_place: Any = tyro.conf.Positional
+    placed = [
+        (place, by_place[hints[place]], dataclasses.field(default=fields[place].default))
+        for place in verb.positional
+    ]
+    form = dataclasses.make_dataclass(f"hotlap {name}", placed, bases=(verb.config,), frozen=True)
+    parsed: Any = tyro.cli(
+        form,
+        prog=f"hotlap {name}",
+        description=verb.config.__doc__,
+        args=words,
+        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.PositionalMetavarFromFieldName),
+    )
+    return verb.config(**{name: getattr(parsed, name) for name in fields})
+
+
+def overview(verbs: dict[str, Verb]) -> str:
+    """Say which verbs there are."""
+    lines = [f"  hotlap {name:12}{verb.summary}" for name, verb in verbs.items()]
+    return "\n".join(
+        [
+            "usage: hotlap VERB [...]",
+            "",
+            *lines,
+            "",
+            "hotlap VERB --help says what a verb can be told; every verb takes --json and --debug.",
+        ]
+    )
+
+
+def is_about_words(error: Exception) -> bool:
+    """True where the user can put it right by writing something else.
+
+    That is an unknown name (a failed lookup elsewhere carries the bare key, never this sentence)
+    or a value refused by one of the modules in `REFUSE_WORDS`.
+    """
+    if isinstance(error, KeyError):
+        return str(error.args[0]).startswith("unknown ")
+    if isinstance(error, ValueError):
+        *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+        return str(frame.f_globals["__name__"]).startswith(REFUSE_WORDS)
+    return False
+
+
+def keep_traceback(error: Exception, words: list[str], root: Path) -> Path:
+    """Write down how it failed, and say where."""
+    path = root / "failures" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = traceback.format_exception(error)
+    path.write_text(f"hotlap {__version__}: hotlap {' '.join(words)}\n\n{''.join(lines)}")
+    return path
+
+
+def complain(message: object, code: int, as_json: bool) -> int:
+    """Say what is wrong, to people and, if asked, to scripts."""
+    print(f"hotlap: error: {message}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": str(message), "exit_code": code}))
+    return code

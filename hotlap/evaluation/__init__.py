@@ -1,0 +1,1 @@
+"""The judge: episodes, statistics, races, optimum and pictures; knows nothing of training."""

@@ -1,0 +1,244 @@
+"""The least lap time that a track and a car allow, by optimal control.
+
+    s        arc length along the reference line, the independent variable
+    n        offset of the car from it, left positive                          node
+    course   direction of travel relative to the reference line                node
+    v        speed                                                             node
+    bend     curvature of the driven path                                      interval
+    push     acceleration that the tyres give along the wheels                 interval
+    circle   what the friction circle leaves for the side force                interval
+    slip     slip angle over that of the largest side force, in [-1, 1]        interval
+
+Direct collocation, one implicit midpoint step per interval, solved by IPOPT through CasADi. The
+equations stand in `docs/lap_limit.md`. A closed track is a flying lap; an open one starts from
+standstill. The solved lines are shipped (`hotlap.sim.lap_records`), so that only whoever changes a
+track or a car needs the solver:
+
+    python -m hotlap.evaluation.lap_limit --all
+"""
+
+import argparse
+import time
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.config.vehicles import find_vehicle
+
+from hotlap.sim.racing_line import (
+    RacingLine,
+    RoadSamples,
+    centre_time,
+    improve_line,
+    line_shape,
+    profile_of,
+    sample_road,
+)
+from hotlap.sim.speed_profile import CarLimits, limits_of, slip_of_force
+from hotlap.sim.tracks import NAMES, find_track
+from hotlap.sim.tracks.track import Track
+
+Array = NDArray[np.float64]
+EXTRA={}
+REG=0.0
+
+
+@dataclass(frozen=True)
+class LimitConfig:
+    """How a lap limit is solved."""
+
+    spacing: float = 0.1
+    """Distance between nodes along the reference line, m."""
+    margin: float = 1.0
+    """Room left at both edges of the road, in half-widths of the car."""
+    grip: float = 1.0
+    """Multiplies the car's friction."""
+    max_iterations: int = 1000
+    """Interior point steps before the solver gives up."""
+
+    def __post_init__(self) -> None:
+        if not self.spacing > 0:
+            raise ValueError(f"spacing must be positive, got {self.spacing}")
+        if not self.margin >= 0:
+            raise ValueError(f"margin must not be negative, got {self.margin}")
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solved line: M nodes, I intervals (M = I on a closed track, I + 1 on an open one)."""
+
+    n: Array
+    course: Array
+    speed: Array
+    bend: Array
+    push: Array
+    circle: Array
+    slip: Array
+    time: float
+    iterations: int
+    seconds: float
+
+
+def solve_lap_limit(track: Track, limits: CarLimits, config: LimitConfig | None = None) -> Solution:
+    """Solve the minimum-time problem of `limits` on `track`.
+
+    Raises:
+        ImportError: CasADi is not installed.
+        RuntimeError: IPOPT did not converge.
+    """
+    config = config or LimitConfig()
+    road = sample_road(track, config.spacing, config.margin * limits.half_width)
+    return solve_road(road, limits, config.max_iterations)
+
+
+def solve_road(road: RoadSamples, limits: CarLimits, max_iterations: int = 1000) -> Solution:
+    """Solve the problem on a sampled road."""
+    ca = _casadi()
+    began = time.perf_counter()
+    problem, low, high, equal = _transcribe(ca, road, limits)
+    variables_low, variables_high = _bounds(road, limits)
+    options = {
+        "print_time": False,
+        "ipopt.print_level": 0,
+        "ipopt.sb": "yes",
+        "ipopt.max_iter": max_iterations,
+        "ipopt.tol": 1e-6,
+    } | EXTRA
+    solver = ca.nlpsol("lap", "ipopt", problem, options)
+    answer = solver(
+        x0=np.clip(_guess(road, limits), variables_low, variables_high),
+        lbx=variables_low,
+        ubx=variables_high,
+        lbg=low,
+        ubg=high,
+    )
+    stats = solver.stats()
+    if not stats["success"]:
+        raise RuntimeError(
+            f"no lap limit found: IPOPT says {stats['return_status']} after {stats['iter_count']} "
+            f"steps on {len(road.s)} nodes; try another node spacing"
+        )
+    nodes, intervals = len(road.s), len(road.curvature)
+    cuts = np.cumsum([nodes] * 3 + [intervals] * 3)
+    parts = np.split(np.asarray(answer["x"]).ravel(), cuts)
+    seconds = time.perf_counter() - began
+    return Solution(*parts, float(answer["f"]), int(stats["iter_count"]), seconds)
+
+
+def _casadi() -> ModuleType:
+    try:
+        import casadi
+    except ImportError as error:
+        raise ImportError(
+            "solving a lap limit needs CasADi: pip install hotlap[limit] "
+            "(reading the shipped limits does not)"
+        ) from error
+    return casadi
+
+
+def _transcribe(
+    ca: ModuleType, road: RoadSamples, limits: CarLimits
+) -> tuple[dict[str, Any], Array, Array, int]:
+    """The nonlinear programme: variables, objective, constraints and their bounds."""
+    nodes, intervals = len(road.s), len(road.curvature)
+    n, course, v = (ca.SX.sym(name, nodes) for name in ("n", "course", "v"))
+    bend, push, circle, slip = (
+        ca.SX.sym(name, intervals) for name in ("bend", "push", "circle", "slip")
+    )
+
+    def ends(values: Any) -> tuple[Any, Any]:
+        return (
+            (values, ca.vertcat(values[1:], values[0]))
+            if road.closed
+            else (values[:-1], values[1:])
+        )
+
+    (n0, n1), (course0, course1), (v0, v1) = ends(n), ends(course), ends(v)
+    nm, cm, vm = (n0 + n1) / 2, (course0 + course1) / 2, (v0 + v1) / 2
+    curvature = ca.DM(road.curvature)
+    ds = road.spacing * (1 - nm * curvature) / ca.cos(cm)
+    dt = ds / vm
+
+    # The tyre: a side force that rises as slip + slip |slip| - slip^3, and stands askew by `tilt`.
+    side = circle * (1.27 * slip - 0.04 * slip**3 - 0.23 * slip**5)
+    tilt = limits.peak_slip * slip * ca.sqrt(1 + (limits.blend_speed / vm) ** 2)
+    cosine = 1 / ca.sqrt(1 + tilt**2)
+    along = (push - side * tilt) * cosine - _smooth(ca, limits.speed, limits.drag, vm)
+    across = (side + push * tilt) * cosine
+    bias = ca.if_else(push > 0, limits.drive_bias, limits.brake_bias)
+    grip = limits.grip * (road.grip if road.closed else (road.grip[:-1] + road.grip[1:]) / 2)
+    equal = [
+        n1 - n0 - ds * ca.sin(cm),
+        course1 - course0 - bend * ds + road.spacing * curvature,
+        (v1**2 - v0**2) / 2 - along * ds + limits.gravity * ca.DM(road.climb),
+        vm**2 * bend - across,
+        circle**2 + (bias * push) ** 2 - ca.DM(grip) ** 2,
+    ]
+    within = [
+        push - _smooth(ca, limits.speed, limits.push, vm),
+        -push - _smooth(ca, limits.speed, limits.hold, vm),
+    ]
+    low = np.concatenate([np.zeros(5 * intervals), np.full(2 * intervals, -np.inf)])
+    high = np.zeros(7 * intervals)
+    if np.isfinite(limits.max_curvature_rate):
+        bend0, bend1 = (
+            (bend, ca.vertcat(bend[1:], bend[0])) if road.closed else (bend[:-1], bend[1:])
+        )
+        most = limits.max_curvature_rate * (dt if road.closed else dt[:-1])
+        within += [bend1 - bend0 - most, bend0 - bend1 - most]
+        low = np.concatenate([low, np.full(2 * bend0.numel(), -np.inf)])
+        high = np.concatenate([high, np.zeros(2 * bend0.numel())])
+    problem = {
+        "x": ca.vertcat(n, course, v, bend, push, circle, slip),
+        "f": ca.sum1(dt) + REG * ca.sumsqr(ca.diff(bend)) / road.spacing,
+        "g": ca.vertcat(*equal, *within),
+    }
+    return problem, low, high, 5 * intervals
+
+
+def _smooth(ca: ModuleType, speed: Array, values: Array, at: Any) -> Any:
+    """A table over speed as a polynomial: IPOPT wants second derivatives."""
+    fit = np.polynomial.Polynomial.fit(speed / speed[-1], values, 9, domain=[-1, 1])
+    result = ca.SX.zeros(at.shape)
+    for coefficient in fit.coef[::-1]:
+        result = result * (at / speed[-1]) + float(coefficient)
+    return result
+
+
+def _bounds(road: RoadSamples, limits: CarLimits) -> tuple[Array, Array]:
+    """Lowest and highest value of every variable."""
+    nodes, intervals = len(road.s), len(road.curvature)
+    grip = limits.grip * road.grip.max()
+    slowest = np.full(nodes, 0.02)
+    fastest = np.full(nodes, limits.last_speed)
+    if not road.closed:
+        slowest[0] = fastest[0] = 0.0
+    each = [
+        (road.low, road.high),
+        (np.full(nodes, -1.3), np.full(nodes, 1.3)),
+        (slowest, fastest),
+        (np.full(intervals, -limits.max_curvature), np.full(intervals, limits.max_curvature)),
+        (np.full(intervals, -grip), np.full(intervals, grip)),
+        (np.zeros(intervals), np.full(intervals, grip)),
+        (np.full(intervals, -1.0), np.full(intervals, 1.0)),
+    ]
+    return np.concatenate([low for low, _ in each]), np.concatenate([high for _, high in each])
+
+
+def _guess(road: RoadSamples, limits: CarLimits) -> Array:
+    """Begin from the quick line, driven at nine tenths of its speed."""
+    n = improve_line(road, limits)
+    speed = 0.9 * profile_of(road, n, limits)[0]
+    shape = line_shape(road, n)
+    ahead = slice(None) if road.closed else slice(1, None)
+    bend = shape.curvature[: len(road.curvature)]
+    grip = (limits.grip * road.grip)[: len(bend)]
+    force = np.clip(speed[: len(bend)] ** 2 * bend / grip, -0.95, 0.95)
+    slip = np.sign(force) * slip_of_force(np.abs(force))
+    rise = np.roll(n, -1)[: len(n)] - n
+    course = np.arctan2(rise, road.spacing) * (1.0 if road.closed else 0.0)
+    del ahead
+    return np.concatenate([n, course, speed, bend, np.zeros(len(bend)), grip, slip])

@@ -1,0 +1,259 @@
+"""The forward camera.
+
+    B pictures, R rows, G groups of pixels in a row (see `atlas`).
+    x, y, z      lens position, metres; z above the world's zero          (B,)
+    heading      direction of view, counter-clockwise from +x             (B,)
+    pitch        looking down is positive, the road's slope included      (B,)
+    slope        downward slope of a row's ray: metres down per metre on  (B, R)
+    distance     ground distance ahead at which a row's ray lands         (B, R)
+
+The ground is a surface whose height, within one picture, depends on the distance ahead alone; hills
+then cost one number per row. A row's pixels all lie at one distance ahead, spread to the sides, so a
+pixel's ground point is linear in its column.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hotlap.config.sensors import CameraConfig
+from hotlap.sim.atlas import GROUP, Places, choose, read, road_places, sky_places
+from hotlap.sim.fields import Fields, read_patches
+from hotlap.sim.looks import Looks
+
+PROFILE_POINTS = 24
+
+
+@dataclass(frozen=True)
+class View:
+    """Where each picture is taken from, all (B,)."""
+
+    x: Tensor
+    y: Tensor
+    z: Tensor
+    """Height of the road under the car, metres."""
+    heading: Tensor
+    climb: Tensor
+    """Slope of the road along the view, metres up per metre."""
+    road: Tensor
+    """Which track (int64)."""
+    look: Tensor
+    """Which look (int64)."""
+    up: Tensor
+    """Height of the lens above the road."""
+    pitch: Tensor
+    """Mounting pitch, radians, down positive."""
+    zoom: Tensor
+    """Focal length relative to the configured one."""
+
+
+def draw_forward(
+    config: CameraConfig, fields: Fields, looks: Looks, view: View, *, pitch_play: float = 0.0
+) -> Tensor:
+    """Pictures (B, height, width, 3 or 1), uint8.
+
+    Args:
+        config: The camera as mounted.
+        fields: Road coordinates of the ground.
+        looks: Atlases to draw with.
+        view: Where the pictures are taken from.
+        pitch_play: How far any picture's mounting pitch may differ from the configured one, radians;
+            fixes which rows can be sky and which ground.
+    """
+    places = look_forward(config, fields, view, pitch_play=pitch_play)
+    return read(looks, view.look, places, config.colour)[:, :, : config.width]
+
+
+def look_forward(
+    config: CameraConfig, fields: Fields, view: View, *, pitch_play: float = 0.0
+) -> Places:
+    """Where in its atlas each group of a picture's pixels reads (B, height, G)."""
+    height = config.height
+    focal = height / 2 / math.tan(math.radians(config.fov) / 2)
+    play = pitch_play + 2 * fields.steepest  # the car may climb while the land falls, and the reverse
+    slack = math.tan(min(play, 1.2)) * focal * 1.3 + (1.0 if play else 0.0)
+    horizon = height / 2 - focal * math.tan(math.radians(config.pitch))
+    first_ground = min(max(math.floor(horizon - slack), 0), height)
+    last_sky = min(max(math.ceil(horizon + slack), 0), height)
+    groups = -(-config.width // GROUP)
+    device = view.x.device
+    middle = torch.arange(groups, device=device) * GROUP + (GROUP - 1) / 2
+    right = (middle + 0.5 - config.width / 2) / focal  # (G,)
+    row = torch.arange(height, device=device, dtype=torch.float32)
+    down = (row + 0.5 - height / 2) / focal  # (R,)
+    rays = _rays(view, down)
+    bands: list[Places] = []
+    if first_ground < height:
+        ground, seen = _ground(fields, view, rays, right, first_ground, focal, config.far)
+    if last_sky:
+        sky = _sky(view, rays, right, last_sky, focal)
+        bands.append(_rows(sky, 0, min(first_ground, last_sky)))
+    if first_ground < last_sky:
+        mixed = last_sky - first_ground
+        mask = seen[:, :mixed].unsqueeze(-1)
+        bands.append(choose(mask, _rows(ground, 0, mixed), _rows(sky, first_ground, last_sky)))
+    if last_sky < height:
+        bands.append(_rows(ground, max(last_sky - first_ground, 0), height - first_ground))
+    return tuple(torch.cat(parts, 1) for parts in zip(*bands, strict=True))  # type: ignore[return-value]
+
+
+def _rows(places: Places, start: int, stop: int) -> Places:
+    """The rows of `places` from start to stop."""
+    return tuple(part[:, start:stop] for part in places)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class _Rays:
+    """Rays of each row: slope (B, R), and forward share of a unit of depth (B, R)."""
+
+    slope: Tensor
+    forward: Tensor
+
+
+def _rays(view: View, down: Tensor) -> _Rays:
+    """Rays of the rows at `down` (R,), in focal lengths below the picture's middle."""
+    pitch = (view.pitch - torch.atan(view.climb)).unsqueeze(-1)
+    down = down / view.zoom.unsqueeze(-1)
+    sine, cosine = torch.sin(pitch), torch.cos(pitch)
+    forward = (cosine - down * sine).clamp(min=1e-3)
+    return _Rays(slope=(sine + down * cosine) / forward, forward=forward)
+
+
+def _sky(view: View, rays: _Rays, right: Tensor, rows: int, focal: float) -> Places:
+    """Places in the panorama of the first `rows` rows (B, rows, G)."""
+    sideways = right / view.zoom.unsqueeze(-1)  # (B, G)
+    azimuth = (view.heading.unsqueeze(-1) - torch.atan(sideways)).unsqueeze(1)
+    step = (-1.0 / focal / view.zoom.unsqueeze(-1) / (1 + sideways * sideways)).unsqueeze(1)
+    places = sky_places(-rays.slope[:, :rows].unsqueeze(-1), azimuth, step)
+    shape = (len(view.x), rows, len(right))
+    return tuple(part.expand(shape) for part in places)  # type: ignore[return-value]
+
+
+def _ground(
+    fields: Fields,
+    view: View,
+    rays: _Rays,
+    right: Tensor,
+    first: int,
+    focal: float,
+    far: float,
+) -> tuple[Places, Tensor]:
+    """Places in the road's tile of the rows from `first` on, and which rows see ground (B, R)."""
+    slope = rays.slope[:, first:]
+    grids = fields.grids.index_select(0, view.road)
+    left, bottom, scale, columns, rows, half_width = grids.unsqueeze(1).unbind(-1)  # (B, 1)
+    longest = far * half_width
+    if fields.steepest:
+        distance, seen = _land_on_hills(fields, view, slope, longest)
+    else:
+        distance = view.up.unsqueeze(-1) / slope.clamp(min=1e-4)
+        seen = (slope > 0).to(torch.float32)
+    distance = torch.minimum(distance, longest)
+    lateral = distance / rays.forward[:, first:] / view.zoom.unsqueeze(-1)
+    fx, fy = torch.cos(view.heading).unsqueeze(-1) * scale, torch.sin(view.heading).unsqueeze(-1) * scale
+    # Ground point in grid cells: at + side * right.
+    at_x = (view.x.unsqueeze(-1) - left) * scale + distance * fx
+    at_y = (view.y.unsqueeze(-1) - bottom) * scale + distance * fy
+    rows_ = _GroundRows(at_x, at_y, lateral * fy, -lateral * fx, columns, rows)
+    first_cell = fields.first.index_select(0, view.road)
+    return _road_lookup(fields, first_cell, rows_, right, 1.0 / focal), seen
+
+
+@dataclass(frozen=True)
+class _GroundRows:
+    """Ground points of a picture's rows, in grid cells: at + side * right, all (B, R)."""
+
+    at_x: Tensor
+    at_y: Tensor
+    side_x: Tensor
+    side_y: Tensor
+    columns: Tensor
+    """Cells across the grid (B, 1)."""
+    rows: Tensor
+    """Cells up the grid (B, 1)."""
+
+
+def _slopes(values: Tensor) -> Tensor:
+    """Change per row of (B, R) values, by central differences."""
+    inner = (values[:, 2:] - values[:, :-2]) * 0.5
+    return torch.cat([values[:, 1:2] - values[:, :1], inner, values[:, -1:] - values[:, -2:-1]], 1)
+
+
+def _road_lookup(
+    fields: Fields, first_cell: Tensor, grid: _GroundRows, right: Tensor, step: float
+) -> Places:
+    """Read the patches under groups of pixels `right` (G,) of a picture's rows."""
+
+    def across(at: Tensor, side: Tensor) -> Tensor:
+        return (side.unsqueeze(-1) * right).add_(at.unsqueeze(-1))  # (B, R, G)
+
+    columns, rows = grid.columns.unsqueeze(-1), grid.rows.unsqueeze(-1)
+    gx = torch.minimum(across(grid.at_x, grid.side_x).clamp_(min=0.0), columns - 0.001)
+    gy = torch.minimum(across(grid.at_y, grid.side_y).clamp_(min=0.0), rows - 0.001)
+    cell_x, cell_y = torch.floor(gx), torch.floor(gy)
+    u, v = gx - cell_x, gy - cell_y
+    cell = torch.addcmul(cell_x, cell_y, columns).to(torch.int32)
+    cell += first_cell.view(-1, 1, 1)
+    q0, q_u, q_v, q_uv, p0, p_u, p_v, p_uv = read_patches(fields, cell)
+    across_x = (grid.side_x * step).unsqueeze(-1)
+    across_y = (grid.side_y * step).unsqueeze(-1)
+    down_x = across(_slopes(grid.at_x), _slopes(grid.side_x))
+    down_y = across(_slopes(grid.at_y), _slopes(grid.side_y))
+
+    def along(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Value of a patch, and its change to the next pixel and to the next row."""
+        by_x, by_y = torch.addcmul(b, d, v), torch.addcmul(c, d, u)
+        value = torch.addcmul(torch.addcmul(a, b, u), by_y, v)
+        return (
+            value,
+            torch.addcmul(by_x * across_x, by_y, across_y),
+            torch.addcmul(by_x * down_x, by_y, down_y),
+        )
+
+    return road_places(*along(q0, q_u, q_v, q_uv), *along(p0, p_u, p_v, p_uv))
+
+
+def _land_on_hills(
+    fields: Fields, view: View, slope: Tensor, longest: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Where rays of `slope` (B, R) land on the land ahead, and whether they do (1 or 0).
+
+    The land's height is read at PROFILE_POINTS distances straight ahead, closer together near the
+    car. A ray lands on the first piece of that profile that reaches up to it.
+    """
+    share = torch.linspace(0.0, 1.0, PROFILE_POINTS, device=slope.device)
+    ahead = longest * 0.004 * (250.0**share)  # (B, M), 0.4 % to 100 % of the longest distance
+    height = _land_height(fields, view, ahead)
+    drop = (view.z + view.up).unsqueeze(-1) - height  # how far the land lies below the lens
+    lens = view.up.unsqueeze(-1)
+    # Slope at which each point is seen; the running minimum is what is not hidden by nearer land.
+    reach = torch.cummin(drop / ahead, 1).values
+    after = torch.searchsorted(-reach, -slope.contiguous()).clamp(max=PROFILE_POINTS - 1)
+    before = (after - 1).clamp(min=0)
+    near = torch.where(after > 0, ahead.gather(1, before), 0.0)
+    near_drop = torch.where(after > 0, drop.gather(1, before), lens.expand_as(near))
+    far_, far_drop = ahead.gather(1, after), drop.gather(1, after)
+    # Ray: drop = slope * d. Land: a straight piece between the two points. They meet at d.
+    fall = (far_drop - near_drop) / (far_ - near)
+    gap = (slope - fall).clamp(min=1e-6)
+    distance = ((near_drop - fall * near) / gap).clamp(min=0.0)
+    distance = torch.minimum(torch.maximum(distance, near), far_)
+    seen = (slope >= reach[:, -1:]).to(torch.float32)
+    return distance, seen
+
+
+def _land_height(fields: Fields, view: View, ahead: Tensor) -> Tensor:
+    """Height of the land straight ahead of each picture at distances (B, M)."""
+    grids = fields.grids.index_select(0, view.road)
+    left, bottom, scale, columns, rows, _ = grids.unsqueeze(1).unbind(-1)
+    x = view.x.unsqueeze(-1) + ahead * torch.cos(view.heading).unsqueeze(-1)
+    y = view.y.unsqueeze(-1) + ahead * torch.sin(view.heading).unsqueeze(-1)
+    gx = torch.minimum(((x - left) * scale).clamp(min=0.0), columns - 0.001)
+    gy = torch.minimum(((y - bottom) * scale).clamp(min=0.0), rows - 0.001)
+    cell_x, cell_y = torch.floor(gx), torch.floor(gy)
+    u, v = gx - cell_x, gy - cell_y
+    cell = (cell_y * columns + cell_x).to(torch.int32) + fields.first[view.road].unsqueeze(-1)
+    a, b, c, d = fields.heights.index_select(0, cell.reshape(-1)).view(*cell.shape, 4).unbind(-1)
+    return a + b * u + (c + d * u) * v

@@ -1,0 +1,195 @@
+"""Road coordinates of any ground point, by lookup.
+
+    q   lateral place in units of half the road's width: -1 right edge, +1 left edge; beyond the
+        edges it goes on in metres divided by the nominal half-width, so it is continuous
+    p   place along the road in pattern periods (its fraction is the phase of dashes and kerbs)
+    gx, gy   a ground point in grid cells of its track
+
+Each track gets a grid. A cell holds the coefficients of a bilinear patch, q = a + b u + c v + d u v
+with (u, v) in the unit square, and the same for p: one row of eight numbers gives a point's road
+coordinates and their gradients. Patches keep lane lines sharp at any distance from a coarse grid, and
+each patch is unwrapped on its own, so neither the seam of a lap nor the ridge half-way between two
+parts of a road leaves a false line behind.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from hotlap.sim.roads import Roads
+from hotlap.sim.tracks.track import Track
+
+Q_STEPS = 128
+"""Patches hold q in steps of 1/Q_STEPS, the resolution of the finest picture of a road."""
+P_STEPS = 64
+"""Patches hold p in steps of 1/P_STEPS."""
+CELLS_PER_HALF_WIDTH = 4.0
+MARGIN = 2.2
+"""How far a grid reaches beyond the road's edge, in half-widths: past where the picture turns plain."""
+PERIOD = 4.0
+"""Length of the pattern along the road, in half-widths, before it is fitted to the lap."""
+MAX_CELLS = 1_500_000
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Patches of all tracks in one table, and each track's grid."""
+
+    patches: Tensor
+    """Coefficients of q and p (C, 8)."""
+    planes: tuple[Tensor, ...]
+    """The same, one tensor per coefficient, which is what a CPU reads fastest."""
+    heights: Tensor
+    """Coefficients of the ground's height in metres (C, 4); one row of zeros where all is flat."""
+    first: Tensor
+    """Row of each track's first cell (T,) int32."""
+    grids: Tensor
+    """Each track's grid: corner x, y (m), cells per metre, columns, rows, half-width (m) (T, 6)."""
+    steepest: float
+    """Angle of the steepest climb of any track, radians; 0 where all is flat."""
+
+
+def survey(roads: Roads) -> Fields:
+    """Make the fields of every track of `roads`."""
+    surveys = [_survey_track(track) for track in roads.tracks]
+    sizes = [len(patches) for patches, _, _ in surveys]
+    patches = np.concatenate([patches for patches, _, _ in surveys])
+    patches *= np.repeat([Q_STEPS, P_STEPS], 4)
+    steepest = float(torch.atan(roads.features[:, 5].abs().max())) if roads.hilly else 0.0
+    heights = np.concatenate([heights for _, heights, _ in surveys]) if steepest else np.zeros((1, 4))
+
+    def floats(values: np.ndarray) -> Tensor:
+        return torch.as_tensor(values.astype(np.float32), device=roads.device)
+
+    table = floats(patches)
+    return Fields(
+        patches=table,
+        planes=tuple(table.t().contiguous().unbind(0)),
+        heights=floats(heights),
+        first=torch.as_tensor(np.cumsum([0, *sizes[:-1]]), dtype=torch.int32, device=roads.device),
+        grids=floats(np.array([grid for _, _, grid in surveys])),
+        steepest=steepest,
+    )
+
+
+def read_patches(fields: Fields, cell: Tensor) -> tuple[Tensor, ...]:
+    """The eight coefficients of the patches at `cell` (...,) int32, each (...,), in steps."""
+    flat = cell.reshape(-1)
+    if cell.is_cuda:
+        return fields.patches.index_select(0, flat).view(*cell.shape, 8).unbind(-1)
+    return tuple(plane.index_select(0, flat).view(cell.shape) for plane in fields.planes)
+
+
+def _survey_track(track: Track) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Patches (C, 8), heights (C, 4) and grid (6,) of one track."""
+    half_width = float(np.mean(track.width_left + track.width_right) / 2)
+    reach = float(max(track.width_left.max(), track.width_right.max()) + MARGIN * half_width)
+    low, high = track.xy.min(0) - reach, track.xy.max(0) + reach
+    cell = half_width / CELLS_PER_HALF_WIDTH
+    cell *= max(1.0, float(np.sqrt(np.prod((high - low) / cell) / MAX_CELLS)))
+    columns, rows = np.ceil((high - low) / cell).astype(int)
+    corner_x = low[0] + cell * np.arange(columns + 1)
+    corner_y = low[1] + cell * np.arange(rows + 1)
+    grid = np.stack(np.meshgrid(corner_x, corner_y), -1)  # (rows + 1, columns + 1, 2)
+    s, n, node = _road_coordinates(track, grid.reshape(-1, 2))
+    q = _edge_coordinate(track, node, n, half_width)
+    shape = grid.shape[:2]
+    patches = _patches(q.reshape(shape), s.reshape(shape), track, half_width)
+    heights = _bilinear(*_corners(_ground_height(track, grid, half_width)))
+    geometry = np.array([low[0], low[1], 1 / cell, columns, rows, half_width])
+    return patches.reshape(-1, 8), heights.reshape(-1, 4), geometry
+
+
+def _road_coordinates(track: Track, points: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Arc length, signed offset and nearest node of ground points (K, 2)."""
+    count = track.num_points
+    _, node = cKDTree(track.xy).query(points)
+    best = np.full(len(points), np.inf)
+    s, n = np.zeros(len(points)), np.zeros(len(points))
+    for side in (-1, 0):
+        first = node + side
+        first = first % count if track.closed else np.clip(first, 0, count - 2)
+        a = track.xy[first]
+        d = track.xy[(first + 1) % count] - a
+        offset = points - a
+        along = (offset * d).sum(1) / (d * d).sum(1)
+        fraction = np.clip(along, 0, 1)
+        distance = np.linalg.norm(offset - fraction[:, None] * d, axis=1)
+        left = d[:, 0] * offset[:, 1] - d[:, 1] * offset[:, 0] >= 0
+        nearer = distance < best
+        best = np.where(nearer, distance, best)
+        s = np.where(nearer, (first + fraction) * track.spacing, s)
+        n = np.where(nearer, np.where(left, distance, -distance), n)
+    return s, n, node
+
+
+def _edge_coordinate(
+    track: Track, node: np.ndarray, n: np.ndarray, half_width: float
+) -> np.ndarray:
+    """q of offsets `n` at `node`: stretched to the road's edges inside, metric outside."""
+    left, right = track.width_left[node], track.width_right[node]
+    middle, half = (left - right) / 2, (left + right) / 2
+    across = n - middle
+    inside = np.clip(across / half, -1, 1)
+    outside = np.maximum(np.abs(across) - half, 0) / half_width
+    return inside + np.sign(across) * outside
+
+
+def _corners(values: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The four corners of every cell: (v=0,u=0), (v=0,u=1), (v=1,u=0), (v=1,u=1)."""
+    return values[:-1, :-1], values[:-1, 1:], values[1:, :-1], values[1:, 1:]
+
+
+def _bilinear(v00: np.ndarray, v01: np.ndarray, v10: np.ndarray, v11: np.ndarray) -> np.ndarray:
+    """Coefficients a, b (of u), c (of v), d (of u v) of each patch."""
+    return np.stack([v00, v01 - v00, v10 - v00, v11 - v01 - v10 + v00], -1)
+
+
+def _patches(q: np.ndarray, s: np.ndarray, track: Track, half_width: float) -> np.ndarray:
+    """Patches of q and p (rows, columns, 8)."""
+    cell = half_width / CELLS_PER_HALF_WIDTH
+    corners_q, corners_s = _corners(q), _corners(s)
+    length = track.length
+    # Unwrap each patch around its first corner, so that a lap's seam does not show.
+    unwrapped = [corners_s[0]]
+    for corner in corners_s[1:]:
+        step = corner - corners_s[0]
+        if track.closed:
+            step = (step + length / 2) % length - length / 2
+        unwrapped.append(corners_s[0] + step)
+    spread = np.max(unwrapped, 0) - np.min(unwrapped, 0)
+    size = np.abs(np.stack(corners_q))
+    near = size.min(0)
+    # Corners whose nearest road parts differ straddle a ridge. |q| is continuous there, its sign may
+    # not be; p is meaningless. On the inside of a bend arc lengths fan out without a ridge.
+    ridge = spread > np.maximum(6 * cell, 3 * near * half_width)
+    sign = np.sign(np.take_along_axis(np.stack(corners_q), np.argmin(size, 0)[None], 0)[0])
+    q_plain, q_ridge = _bilinear(*corners_q), _bilinear(*size) * sign[..., None]
+    periods = max(1.0, np.round(length / (PERIOD * half_width))) / length
+    p_plain = _bilinear(*[corner * periods for corner in unwrapped])
+    p_plain[..., 0] %= 1.0
+    p_ridge = np.zeros_like(p_plain)
+    q_all = np.where(ridge[..., None], q_ridge, q_plain)
+    p_all = np.where(ridge[..., None], p_ridge, p_plain)
+    return np.concatenate([q_all, p_all], -1)
+
+
+def _ground_height(track: Track, grid: np.ndarray, half_width: float) -> np.ndarray:
+    """Height of the land: the road's own near it, a smooth blend of nearby parts away from it."""
+    if np.ptp(track.z) < 1e-6:
+        return np.full(grid.shape[:2], track.z[0])
+    tree = cKDTree(track.xy)
+    step = max(1, round(half_width / track.spacing))
+    points = grid.reshape(-1, 2)
+    thin = slice(None, None, step)
+    distance, _ = tree.query(points)
+    count = min(24, len(track.xy[thin]))
+    far, near = cKDTree(track.xy[thin]).query(points, k=count)
+    weight = 1.0 / (far**2 + (0.5 * half_width) ** 2) ** 1.5
+    blend = (weight * track.z[thin][near]).sum(1) / weight.sum(1)
+    _, node = tree.query(points)
+    mix = np.clip((distance - half_width) / (2 * half_width), 0, 1)
+    return ((1 - mix) * track.z[node] + mix * blend).reshape(grid.shape[:2])

@@ -1,0 +1,1 @@
+"""Vehicle models as batched torch functions; `model.py` is the way in."""

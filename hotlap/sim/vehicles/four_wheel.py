@@ -1,0 +1,166 @@
+"""The CarRacing car: one rigid body on four wheels that spin, grip and slide on their own.
+
+B environments, N cars, in Box2D's units. Angles counter-clockwise positive.
+    vx, vy  velocity of the common centre of mass in the body frame            (B, N)
+    r       yaw rate                                                           (B, N)
+    delta   angle of the front wheels' steering joints                         (B, N)
+    spin    wheel speeds about their axles, rad/s: front left, front right,
+            rear left, rear right                                              (B, N, 4)
+    gas     throttle after its gradual rise                                    (B, N)
+    turn    speed of the steering joints in the last step, rad/s               (B, N)
+
+Follows gymnasium/envs/box2d/car_dynamics.py, where hull and wheels are five bodies held together by
+Box2D's solver. Its many iterations make the joints rigid, so here they are one body. What is left
+of the five: the joint motor's speed (50 per rad of error, at most 3 rad/s), the overshoot of its
+limit within Box2D's angular slop, the yaw that a wheel takes from the body when it starts to
+turn, and velocities that the solver matched before the bodies moved, so that a wheel's share
+of the yaw is one step old: it points where the wheel was and it loses a little momentum.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hotlap.config.vehicles import VehicleConfig
+from hotlap.sim.vehicles.actuation import lag_share
+
+# Gain of the steering motor in Gymnasium, 1/s.
+_MOTOR_GAIN = 50.0
+# Box2D corrects a joint beyond its limit only down to this much, rad.
+_ANGULAR_SLOP = 2.0 * 3.14159265 / 180.0
+# The engine turns power into spin; Gymnasium adds this to keep standstill finite, rad/s.
+_LEAST_SPIN = 5.0
+# Mass and yaw inertia of one wheel: density 0.1, 0.56 x 1.08.
+_WHEEL_MASS = 0.1 * 0.56 * 1.08
+_WHEEL_YAW_INERTIA = _WHEEL_MASS * (0.56**2 + 1.08**2) / 12.0
+
+
+def four_wheel_extras(config: VehicleConfig, speed: Tensor) -> dict[str, Tensor]:
+    """The keys that only this model's state has, for wheels rolling at `speed` (B, N)."""
+    spin = (speed / config.wheel_radius).unsqueeze(-1).expand(*speed.shape, 4).clone()
+    return {"spin": spin, "gas": torch.zeros_like(speed), "turn": torch.zeros_like(speed)}
+
+
+def wheel_places(config: VehicleConfig) -> tuple[tuple[float, float], ...]:
+    """Position of each wheel, forward and left of the centre of mass."""
+    half = 0.5 * config.track_width
+    return ((config.lf, half), (config.lf, -half), (-config.lr, half), (-config.lr, -half))
+
+
+def powered_spin(config: VehicleConfig, spin: Tensor, power: Tensor, dt: float) -> Tensor:
+    """Spin after the engine's work: power / (inertia * spin) is its angular acceleration."""
+    return spin + (dt / config.wheel_inertia) * power / (spin.abs() + _LEAST_SPIN)
+
+
+def braked_spin(spin: Tensor, grab: Tensor, free: Tensor) -> Tensor:
+    """Spin after the brakes took `grab` off it, but never past 0; `free` is 0 if they lock."""
+    return spin.sign() * (spin.abs() - grab).clamp(min=0.0) * free
+
+
+def tyre_force(
+    config: VehicleConfig, rolling: Tensor, sideways: Tensor, spin: Tensor, limit: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Force along and across a wheel: against the sliding speed, at most `limit` in size."""
+    along = config.slip_stiffness * (spin * config.wheel_radius - rolling)
+    across = -config.slip_stiffness * sideways
+    size = torch.sqrt(along * along + across * across)
+    kept = limit / torch.maximum(size, limit)
+    return along * kept, across * kept
+
+
+def steer_joint(
+    config: VehicleConfig, delta: Tensor, target: Tensor, dt: float
+) -> tuple[Tensor, Tensor]:
+    """Joint angle one step later and the joint's speed.
+
+    A joint at its limit cannot go on; Box2D notices only in the step after it was passed, and then
+    moves it back to the limit plus its slop.
+    """
+    speed = ((target - delta) * _MOTOR_GAIN).clamp(-config.steer_rate, config.steer_rate)
+    reach = config.max_steer
+    speed = torch.where(delta >= reach, speed.clamp(max=0.0), speed)
+    speed = torch.where(delta <= -reach, speed.clamp(min=0.0), speed)
+    moved = delta + dt * speed
+    slop = reach + _ANGULAR_SLOP
+    beyond = delta.abs() >= reach
+    return torch.where(beyond, moved.clamp(-slop, slop), moved), speed
+
+
+def move_four_wheel(
+    config: VehicleConfig,
+    state: dict[str, Tensor],
+    pedals: tuple[Tensor, Tensor],
+    target: Tensor,
+    params: dict[str, Tensor],
+    grip: Tensor,
+    slope: Tensor,
+    dt: float,
+    substeps: int,
+) -> dict[str, Tensor]:
+    """Advance `substeps` physics steps; arguments as in `dynamic.move_dynamic`."""
+    throttle, brake = pedals
+    wheel_grip = (grip if grip.dim() == 3 else grip.unsqueeze(-1)).expand(*brake.shape, 4)
+    limit = wheel_grip * (params["mu"] * (config.mass * config.gravity / 4.0)).unsqueeze(-1)
+    limits = limit.clamp(min=1e-6).unbind(-1)
+    grab = brake * (config.brake_spin * params["brake"])
+    free = (brake < config.lock_brake).to(brake.dtype)
+    inverse_mass = 1.0 / params["mass"]
+    inverse_inertia = inverse_mass * (config.mass / config.yaw_inertia)
+    recoil = 2.0 * _WHEEL_YAW_INERTIA / config.yaw_inertia
+    orbit = sum(_WHEEL_MASS * (a * a + b * b) for a, b in wheel_places(config))
+    orbit = orbit / config.yaw_inertia
+    follow = lag_share(params["steer_lag"], dt)
+
+    x, y, heading = state["x"], state["y"], state["heading"]
+    vx, vy, r, delta = state["vx"], state["vy"], state["yaw_rate"], state["steer"]
+    gas, turn = state["gas"], state["turn"]
+    spins = list(state["spin"].unbind(-1))
+    cos, sin = torch.cos(heading), torch.sin(heading)
+    sum_ax, sum_ay = torch.zeros_like(x), torch.zeros_like(x)
+    for _ in range(substeps):
+        gas = gas + (throttle - gas).clamp(max=config.gas_rate)
+        power = gas * (config.engine_power * params["engine"])
+        cos_d, sin_d = torch.cos(delta), torch.sin(delta)
+        # The yaw rate times the cosine and sine of the angle turned in the last step.
+        swing, sweep = r * torch.cos(dt * r), r * torch.sin(dt * r)
+        fx = fy = torque = 0.0
+        for i, (ahead, aside) in enumerate(wheel_places(config)):
+            wx, wy = vx - aside * swing + ahead * sweep, vy + ahead * swing + aside * sweep
+            if i < 2:
+                rolling, sideways = wx * cos_d + wy * sin_d, wy * cos_d - wx * sin_d
+                spin = braked_spin(spins[i], grab, free)
+            else:
+                rolling, sideways = wx, wy
+                spin = braked_spin(powered_spin(config, spins[i], power, dt), grab, free)
+            along, across = tyre_force(config, rolling, sideways, spin, limits[i])
+            spins[i] = spin - (dt * config.wheel_radius / config.wheel_inertia) * along
+            if i < 2:
+                along, across = along * cos_d - across * sin_d, along * sin_d + across * cos_d
+            fx, fy = fx + along, fy + across
+            torque = torque + ahead * across - aside * along
+        before = turn
+        aim = delta + (target - delta) * follow
+        delta, turn = steer_joint(config, delta, aim, dt)
+        ax, ay = fx * inverse_mass - slope * config.gravity, fy * inverse_mass
+        r = r + dt * torque * inverse_inertia - recoil * (turn - before) + orbit * (swing - r)
+        vx, vy = vx + dt * ax, vy + dt * ay
+        east, north = cos * vx - sin * vy, sin * vx + cos * vy
+        x, y, heading = x + dt * east, y + dt * north, heading + dt * r
+        cos, sin = torch.cos(heading), torch.sin(heading)
+        vx, vy = cos * east + sin * north, cos * north - sin * east
+        sum_ax, sum_ay = sum_ax + ax, sum_ay + ay
+    return {
+        "x": x,
+        "y": y,
+        "heading": heading,
+        "vx": vx,
+        "vy": vy,
+        "yaw_rate": r,
+        "steer": delta,
+        "ax": sum_ax * (1.0 / substeps),
+        "ay": sum_ay * (1.0 / substeps),
+        "spin": torch.stack(spins, dim=-1),
+        "gas": gas,
+        "turn": turn,
+    }
