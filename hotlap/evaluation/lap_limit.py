@@ -42,8 +42,6 @@ from hotlap.sim.tracks import NAMES, find_track
 from hotlap.sim.tracks.track import Track
 
 Array = NDArray[np.float64]
-EXTRA={}
-REG=0.0
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,7 @@ class Solution:
     n: Array
     course: Array
     speed: Array
-    bend: Array
     push: Array
-    circle: Array
     slip: Array
     time: float
     iterations: int
@@ -106,7 +102,7 @@ def solve_road(road: RoadSamples, limits: CarLimits, max_iterations: int = 1000)
         "ipopt.sb": "yes",
         "ipopt.max_iter": max_iterations,
         "ipopt.tol": 1e-6,
-    } | EXTRA
+    }
     solver = ca.nlpsol("lap", "ipopt", problem, options)
     answer = solver(
         x0=np.clip(_guess(road, limits), variables_low, variables_high),
@@ -122,7 +118,7 @@ def solve_road(road: RoadSamples, limits: CarLimits, max_iterations: int = 1000)
             f"steps on {len(road.s)} nodes; try another node spacing"
         )
     nodes, intervals = len(road.s), len(road.curvature)
-    cuts = np.cumsum([nodes] * 3 + [intervals] * 3)
+    cuts = np.cumsum([nodes] * 3 + [intervals])
     parts = np.split(np.asarray(answer["x"]).ravel(), cuts)
     seconds = time.perf_counter() - began
     return Solution(*parts, float(answer["f"]), int(stats["iter_count"]), seconds)
@@ -145,9 +141,7 @@ def _transcribe(
     """The nonlinear programme: variables, objective, constraints and their bounds."""
     nodes, intervals = len(road.s), len(road.curvature)
     n, course, v = (ca.SX.sym(name, nodes) for name in ("n", "course", "v"))
-    bend, push, circle, slip = (
-        ca.SX.sym(name, intervals) for name in ("bend", "push", "circle", "slip")
-    )
+    push, slip = ca.SX.sym("push", intervals), ca.SX.sym("slip", intervals)
 
     def ends(values: Any) -> tuple[Any, Any]:
         return (
@@ -162,26 +156,28 @@ def _transcribe(
     ds = road.spacing * (1 - nm * curvature) / ca.cos(cm)
     dt = ds / vm
 
-    # The tyre: a side force that rises as slip + slip |slip| - slip^3, and stands askew by `tilt`.
+    # The tyre: its side force stands askew by `tilt`, and the circle leaves it what push does not use.
+    grip = limits.grip * (road.grip if road.closed else (road.grip[:-1] + road.grip[1:]) / 2)
+    bias = ca.if_else(push > 0, limits.drive_bias, limits.brake_bias)
+    circle = ca.sqrt(ca.DM(grip) ** 2 - (bias * push) ** 2)
     side = circle * (1.27 * slip - 0.04 * slip**3 - 0.23 * slip**5)
     tilt = limits.peak_slip * slip * ca.sqrt(1 + (limits.blend_speed / vm) ** 2)
     cosine = 1 / ca.sqrt(1 + tilt**2)
     along = (push - side * tilt) * cosine - _smooth(ca, limits.speed, limits.drag, vm)
     across = (side + push * tilt) * cosine
-    bias = ca.if_else(push > 0, limits.drive_bias, limits.brake_bias)
-    grip = limits.grip * (road.grip if road.closed else (road.grip[:-1] + road.grip[1:]) / 2)
+    bend = across / vm**2
     equal = [
         n1 - n0 - ds * ca.sin(cm),
         course1 - course0 - bend * ds + road.spacing * curvature,
         (v1**2 - v0**2) / 2 - along * ds + limits.gravity * ca.DM(road.climb),
-        vm**2 * bend - across,
-        circle**2 + (bias * push) ** 2 - ca.DM(grip) ** 2,
     ]
     within = [
         push - _smooth(ca, limits.speed, limits.push, vm),
         -push - _smooth(ca, limits.speed, limits.hold, vm),
+        across - limits.max_curvature * vm**2,
+        -across - limits.max_curvature * vm**2,
     ]
-    low = np.concatenate([np.zeros(5 * intervals), np.full(2 * intervals, -np.inf)])
+    low = np.concatenate([np.zeros(3 * intervals), np.full(4 * intervals, -np.inf)])
     high = np.zeros(7 * intervals)
     if np.isfinite(limits.max_curvature_rate):
         bend0, bend1 = (
@@ -192,11 +188,11 @@ def _transcribe(
         low = np.concatenate([low, np.full(2 * bend0.numel(), -np.inf)])
         high = np.concatenate([high, np.zeros(2 * bend0.numel())])
     problem = {
-        "x": ca.vertcat(n, course, v, bend, push, circle, slip),
-        "f": ca.sum1(dt) + REG * ca.sumsqr(ca.diff(bend)) / road.spacing,
+        "x": ca.vertcat(n, course, v, push, slip),
+        "f": ca.sum1(dt),
         "g": ca.vertcat(*equal, *within),
     }
-    return problem, low, high, 5 * intervals
+    return problem, low, high, 3 * intervals
 
 
 def _smooth(ca: ModuleType, speed: Array, values: Array, at: Any) -> Any:
@@ -211,7 +207,7 @@ def _smooth(ca: ModuleType, speed: Array, values: Array, at: Any) -> Any:
 def _bounds(road: RoadSamples, limits: CarLimits) -> tuple[Array, Array]:
     """Lowest and highest value of every variable."""
     nodes, intervals = len(road.s), len(road.curvature)
-    grip = limits.grip * road.grip.max()
+    grip = limits.grip * (road.grip if road.closed else (road.grip[:-1] + road.grip[1:]) / 2)
     slowest = np.full(nodes, 0.02)
     fastest = np.full(nodes, limits.last_speed)
     if not road.closed:
@@ -220,9 +216,7 @@ def _bounds(road: RoadSamples, limits: CarLimits) -> tuple[Array, Array]:
         (road.low, road.high),
         (np.full(nodes, -1.3), np.full(nodes, 1.3)),
         (slowest, fastest),
-        (np.full(intervals, -limits.max_curvature), np.full(intervals, limits.max_curvature)),
-        (np.full(intervals, -grip), np.full(intervals, grip)),
-        (np.zeros(intervals), np.full(intervals, grip)),
+        (-0.995 * grip / limits.brake_bias, 0.995 * grip / limits.drive_bias),
         (np.full(intervals, -1.0), np.full(intervals, 1.0)),
     ]
     return np.concatenate([low for low, _ in each]), np.concatenate([high for _, high in each])
@@ -241,4 +235,10 @@ def _guess(road: RoadSamples, limits: CarLimits) -> Array:
     rise = np.roll(n, -1)[: len(n)] - n
     course = np.arctan2(rise, road.spacing) * (1.0 if road.closed else 0.0)
     del ahead
-    return np.concatenate([n, course, speed, bend, np.zeros(len(bend)), grip, slip])
+    return np.concatenate([n, course, speed, np.zeros(len(bend)), slip])
+
+
+def racing_line_of(solution: Solution, road: RoadSamples) -> RacingLine:
+    """The solved line by node, with the curvature of its geometry."""
+    bend = line_shape(road, solution.n).curvature
+    return RacingLine(road.s, solution.n, solution.course, bend, solution.speed, solution.time)

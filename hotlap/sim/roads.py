@@ -232,3 +232,14 @@ def arc_between(roads: Roads, road: Tensor, before: Tensor, after: Tensor) -> Te
     length = roads.length[road]
     around = torch.remainder(after - before + 0.5 * length, length) - 0.5 * length
     return torch.where(roads.closed[road], around, after - before)
+
+
+def curvature_ahead(roads: Roads, road: Tensor, s: Tensor, distances: tuple[float, ...]) -> Tensor:
+    """Curvature of the line at distances ahead of s: (B, N) -> (B, N, K)."""
+    reach = torch.tensor(distances, device=s.device)
+    sample = (s.unsqueeze(-1) + reach) / roads.spacing[road].unsqueeze(-1)
+    node = sample.to(torch.int64)
+    count, closed = roads.count[road].unsqueeze(-1), roads.closed[road].unsqueeze(-1)
+    node = torch.where(closed, torch.remainder(node, count), torch.minimum(node, count - 2))
+    row = (roads.first[road].unsqueeze(-1) + node).reshape(-1)
+    return roads.features[:, 7].index_select(0, row).view(*node.shape)

@@ -80,7 +80,7 @@ SCENES: dict[str, Scene] = {
             (8, 210, 60), (135, 60, 60), (138, -20, 45), (60, -75, 45), (0, -45, 35),
         ),
         length=1048, start=(-32.1, -76.9, 0), left=8.0, right=8.0, style="circuit",
-        ramps=((205, 40, 1.8), (690, 40, 1.8)),
+        ramps=((200, 40, 1.8), (735, 40, 1.8)),
         patches=((110, 10, ICE), (380, 60, GRIPPY), (640, 10, ICE), (850, 60, GRIPPY)),
         crosses_itself=True,
     ),
@@ -135,7 +135,7 @@ SCENES: dict[str, Scene] = {
             (30, 46, 10), (34, 0, 12),
         ),
         length=374, start=(20.3, -22.1, -90), left=3.5, right=3.5, style="floor",
-        patches=((30, 6, SLIPPERY), (75, 40, GRIPPY), (325, 6, SLIPPERY)),
+        patches=((18, 6, SLIPPERY), (75, 40, GRIPPY), (319, 6, SLIPPERY)),
         crosses_itself=True,
     ),
 }  # fmt: skip

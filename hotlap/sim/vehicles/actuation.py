@@ -59,6 +59,6 @@ def follow_target(
 ) -> Tensor:
     """Wheel angle one physics step later, rad (B, N)."""
     change = (target - angle) * share
-    if math.isfinite(config.steer_rate):
+    if config.steer_rate < math.inf:
         change = change.clamp(-config.steer_rate * dt, config.steer_rate * dt)
     return angle + change

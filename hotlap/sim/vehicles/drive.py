@@ -26,9 +26,9 @@ def engine_share(config: VehicleConfig, v: Tensor) -> Tensor | float:
     speed = v.abs()
     if config.engine_knots:
         share = _knot_share(config.engine_knots, speed)
-    if math.isfinite(config.power_speed):
+    if config.power_speed < math.inf:
         share = share * (config.power_speed / speed.clamp(min=config.power_speed))
-    if math.isfinite(config.top_speed):
+    if config.top_speed < math.inf:
         slope = 1.0 / (_LIMITER_SPAN * config.top_speed)
         share = share * (config.top_speed * slope - speed * slope).clamp(0.0, 1.0)
     return share

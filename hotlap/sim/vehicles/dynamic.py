@@ -33,8 +33,8 @@ from hotlap.sim.vehicles.drive import creep_speed, drive_demand, engine_share, r
 _LEAST_LOAD = 0.05
 
 
-class Axles(NamedTuple):
-    """What stays fixed during a control step, front and rear, each (2, B, N)."""
+class Fixed(NamedTuple):
+    """What stays fixed during a control step: per axle (2, B, N), the last three (B, N)."""
 
     lever: Tensor
     """Place of the axle ahead of the centre of mass, m."""
@@ -50,6 +50,12 @@ class Axles(NamedTuple):
     """Square of the blend speed, m2/s2."""
     one: Tensor
     """Ones."""
+    climb: Tensor
+    """Deceleration by the slope, m/s2."""
+    drag: Tensor
+    """Damping of the body's velocity, 1/s."""
+    air: Tensor
+    """Deceleration by air over speed squared, 1/m."""
 
 
 def pair(front: Tensor | float, rear: Tensor | float, like: Tensor) -> Tensor:
@@ -82,7 +88,7 @@ def tyre_curve(config: VehicleConfig, slip: Tensor, one: Tensor) -> Tensor:
 
 def axle_force(
     config: VehicleConfig,
-    axles: Axles,
+    fixed: Fixed,
     rolling: Tensor,
     sideways: Tensor,
     limit: Tensor,
@@ -93,33 +99,34 @@ def axle_force(
     The forward part is served first; what the friction circle leaves goes to the sideways part, so
     together they never exceed `limit`. Below the speed `creep` the brakes fade.
     """
-    push = torch.addcmul(axles.drive, axles.grab, rolling.clamp(-creep, creep), value=-1.0)
-    push = torch.addcmul(push, axles.damping, rolling, value=-1.0)
+    push = torch.addcmul(fixed.drive, fixed.grab, rolling.clamp(-creep, creep), value=-1.0)
+    push = torch.addcmul(push, fixed.damping, rolling, value=-1.0)
     used = (push / limit).clamp(-1.0, 1.0)
-    left = torch.sqrt(torch.addcmul(axles.one, used, used, value=-1.0))
-    per_speed = torch.rsqrt(torch.addcmul(axles.blend, rolling, rolling))
-    slip = sideways * axles.stiffness * per_speed
-    return used * limit, limit * left * tyre_curve(config, slip, axles.one)
+    left = torch.sqrt(torch.addcmul(fixed.one, used, used, value=-1.0))
+    per_speed = torch.rsqrt(torch.addcmul(fixed.blend, rolling, rolling))
+    slip = sideways * fixed.stiffness * per_speed
+    return used * limit, limit * left * tyre_curve(config, slip, fixed.one)
 
 
-def _fixed_axles(
+def _fix_forces(
     config: VehicleConfig,
     pedals: tuple[Tensor, Tensor],
     vx: Tensor,
     params: dict[str, Tensor],
+    slope: Tensor,
     creep: float,
-) -> Axles:
-    """The axles for this control step.
+) -> Fixed:
+    """What pedals, parameters and slope come to in this control step.
 
     The engine's falling force is read here, once: in 50 ms a donkey car gains at most 0.13 m/s,
     and its engine loses at most 3 % of its force.
     """
     pull, grab = drive_demand(config, *pedals, params)
     pull, grab = pull * engine_share(config, vx), grab * (1.0 / creep)
-    damping, _ = resistance(config, params)
+    damping, drag = resistance(config, params)
     drive, brake = config.front_drive, config.front_brake
     one = vx.new_ones(2, *vx.shape)
-    return Axles(
+    return Fixed(
         lever=pair(config.lf, -config.lr, vx),
         drive=pair(pull * drive, pull * (1 - drive), vx),
         grab=pair(grab * brake, grab * (1 - brake), vx),
@@ -127,6 +134,9 @@ def _fixed_axles(
         stiffness=pair(-1 / config.peak_slip_front, -1 / config.peak_slip_rear, vx),
         blend=one * config.blend_speed**2,
         one=one,
+        climb=slope * config.gravity,
+        drag=drag,
+        air=(config.air_drag * params["drag"]) / params["mass"],
     )
 
 
@@ -140,6 +150,31 @@ def _load_split(config: VehicleConfig, limit: Tensor, ax: Tensor) -> Tensor:
     return pair(front, limit - front, ax)
 
 
+def car_acceleration(
+    config: VehicleConfig,
+    fixed: Fixed,
+    velocity: tuple[Tensor, Tensor, Tensor],
+    delta: Tensor,
+    limit: Tensor,
+    creep: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Acceleration forward and left, and the tyres' torque per unit of mass; (B, N)."""
+    vx, vy, r = velocity
+    cos, sin = torch.cos(delta), torch.sin(delta)
+    side = torch.addcmul(vy, fixed.lever, r)
+    rolling = torch.addcmul(vx * cos, side, sin)
+    sideways = torch.addcmul(side * cos, vx, sin, value=-1.0)
+    along, across = axle_force(config, fixed, rolling, sideways, limit, creep)
+    forward = torch.addcmul(along * cos, across, sin, value=-1.0)
+    left = torch.addcmul(along * sin, across, cos)
+    torque = left * fixed.lever
+    ax = torch.addcmul(forward[0] + forward[1] - fixed.climb, fixed.drag, vx, value=-1.0)
+    ay = torch.addcmul(left[0] + left[1], fixed.drag, vy, value=-1.0)
+    if config.air_drag > 0:
+        ax = ax - fixed.air * vx * vx.abs()
+    return ax, ay, torque[0] + torque[1]
+
+
 def move_dynamic(
     config: VehicleConfig,
     state: dict[str, Tensor],
@@ -151,55 +186,30 @@ def move_dynamic(
     dt: float,
     substeps: int,
 ) -> dict[str, Tensor]:
-    """Advance `substeps` physics steps with semi-implicit Euler.
+    """Advance `substeps` physics steps of `dt` with semi-implicit Euler.
 
-    The velocity is carried in the world frame (u, w), so that turning the body creates no energy.
-
-    Args:
-        config: The car.
-        state: As described in `model.py`.
-        pedals: Throttle and brake.
-        target: Wheel angle asked for, rad.
-        params: As made by `vehicle_params`.
-        grip: Multiplies mu.
-        slope: Sine of the road's pitch along the heading.
-        dt: Length of a physics step, s.
-        substeps: Physics steps to take.
+    `pedals` are throttle and brake, `target` is the wheel angle asked for; the rest is as in
+    `model.advance`. Velocity is carried in the world frame (u, w): turning creates no energy.
     """
     x, y, heading, r = state["x"], state["y"], state["heading"], state["yaw_rate"]
     vx, vy = state["vx"], state["vy"]
     creep = creep_speed(config, dt)
-    axles = _fixed_axles(config, pedals, vx, params, creep)
+    fixed = _fix_forces(config, pedals, vx, params, slope, creep)
     whole_limit = (grip * (params["mu"] * config.gravity)).clamp(min=1e-6)
     limit = _load_split(config, whole_limit, state["ax"])
-    climb = slope * config.gravity
-    _, drag = resistance(config, params)
-    air = (config.air_drag * params["drag"]) / params["mass"]
     follow = lag_share(params["steer_lag"], dt)
     spin_up = dt * config.mass / config.yaw_inertia
     delta, target = pair(state["steer"], 0.0, vx), pair(target, 0.0, vx)
-
     cos, sin = torch.cos(heading), torch.sin(heading)
     u, w = cos * vx - sin * vy, sin * vx + cos * vy
     sum_ax, sum_ay = torch.zeros_like(x), torch.zeros_like(x)
     for _ in range(substeps):
         delta = follow_target(config, delta, target, follow, dt)
-        cos_d, sin_d = torch.cos(delta), torch.sin(delta)
-        side = torch.addcmul(vy, axles.lever, r)
-        rolling = torch.addcmul(vx * cos_d, side, sin_d)
-        sideways = torch.addcmul(side * cos_d, vx, sin_d, value=-1.0)
-        along, across = axle_force(config, axles, rolling, sideways, limit, creep)
-        forward = torch.addcmul(along * cos_d, across, sin_d, value=-1.0)
-        left = torch.addcmul(along * sin_d, across, cos_d)
-        ax = torch.addcmul(forward[0] + forward[1] - climb, drag, vx, value=-1.0)
-        ay = torch.addcmul(left[0] + left[1], drag, vy, value=-1.0)
-        if config.air_drag:
-            ax = ax - air * vx * vx.abs()
-        if config.cog_height:
+        ax, ay, torque = car_acceleration(config, fixed, (vx, vy, r), delta, limit, creep)
+        if config.cog_height > 0:
             limit = _load_split(config, whole_limit, ax)
-        torque = left * axles.lever
         r = torch.add(r, r, alpha=-dt * config.yaw_drag)
-        r = torch.add(r, torque[0] + torque[1], alpha=spin_up)
+        r = torch.add(r, torque, alpha=spin_up)
         u = torch.add(u, torch.addcmul(cos * ax, sin, ay, value=-1.0), alpha=dt)
         w = torch.add(w, torch.addcmul(sin * ax, cos, ay), alpha=dt)
         x, y = torch.add(x, u, alpha=dt), torch.add(y, w, alpha=dt)
@@ -208,14 +218,6 @@ def move_dynamic(
         vx = torch.addcmul(cos * u, sin, w)
         vy = torch.addcmul(cos * w, sin, u, value=-1.0)
         sum_ax, sum_ay = sum_ax + ax, sum_ay + ay
-    return {
-        "x": x,
-        "y": y,
-        "heading": heading,
-        "vx": vx,
-        "vy": vy,
-        "yaw_rate": r,
-        "steer": delta[0],
-        "ax": sum_ax * (1.0 / substeps),
-        "ay": sum_ay * (1.0 / substeps),
-    }
+    moved = {"x": x, "y": y, "heading": heading, "vx": vx, "vy": vy, "yaw_rate": r}
+    mean = {"ax": sum_ax * (1.0 / substeps), "ay": sum_ay * (1.0 / substeps)}
+    return moved | mean | {"steer": delta[0]}

@@ -19,6 +19,8 @@ of the yaw is one step old: it points where the wheel was and it loses a little 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -87,6 +89,57 @@ def steer_joint(
     return torch.where(beyond, moved.clamp(-slop, slop), moved), speed
 
 
+class Pedals(NamedTuple):
+    """What the pedals do to the wheels in one control step, (B, N)."""
+
+    grab: Tensor
+    """Spin that the brakes take off in one physics step, rad/s."""
+    free: Tensor
+    """0 where the brakes lock the wheels, else 1."""
+
+
+def wheel_forces(
+    config: VehicleConfig,
+    velocity: tuple[Tensor, Tensor, Tensor],
+    delta: Tensor,
+    spins: list[Tensor],
+    power: Tensor,
+    pedals: Pedals,
+    limits: tuple[Tensor, ...],
+    dt: float,
+) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
+    """New spins, and the four tyres' force forward and left and their torque; all (B, N).
+
+    The yaw's share of a wheel's velocity comes as (swing, sweep): the yaw rate times the cosine and
+    the sine of the angle turned in the last step.
+    """
+    vx, vy, r = velocity
+    swing, sweep = r * torch.cos(dt * r), r * torch.sin(dt * r)
+    cos, sin = torch.cos(delta), torch.sin(delta)
+    fx, fy, torque = torch.zeros_like(vx), torch.zeros_like(vx), torch.zeros_like(vx)
+    spun = []
+    for i, (ahead, aside) in enumerate(wheel_places(config)):
+        front = i < 2
+        wx, wy = vx - aside * swing + ahead * sweep, vy + ahead * swing + aside * sweep
+        rolling, sideways = (wx * cos + wy * sin, wy * cos - wx * sin) if front else (wx, wy)
+        spin = spins[i] if front else powered_spin(config, spins[i], power, dt)
+        spin = braked_spin(spin, pedals.grab, pedals.free)
+        along, across = tyre_force(config, rolling, sideways, spin, limits[i])
+        spun.append(spin - (dt * config.wheel_radius / config.wheel_inertia) * along)
+        if front:
+            along, across = along * cos - across * sin, along * sin + across * cos
+        fx, fy = fx + along, fy + across
+        torque = torque + ahead * across - aside * along
+    return spun, fx, fy, torque
+
+
+def wheel_limits(config: VehicleConfig, grip: Tensor, mu: Tensor) -> tuple[Tensor, ...]:
+    """Friction limit of each wheel, (B, N) each, for grip (B, N) or (B, N, 4)."""
+    each = grip if grip.dim() == 3 else grip.unsqueeze(-1)
+    limit = each * (mu * (config.mass * config.gravity / 4.0)).unsqueeze(-1)
+    return limit.clamp(min=1e-6).expand(*limit.shape[:2], 4).unbind(-1)
+
+
 def move_four_wheel(
     config: VehicleConfig,
     state: dict[str, Tensor],
@@ -100,67 +153,38 @@ def move_four_wheel(
 ) -> dict[str, Tensor]:
     """Advance `substeps` physics steps; arguments as in `dynamic.move_dynamic`."""
     throttle, brake = pedals
-    wheel_grip = (grip if grip.dim() == 3 else grip.unsqueeze(-1)).expand(*brake.shape, 4)
-    limit = wheel_grip * (params["mu"] * (config.mass * config.gravity / 4.0)).unsqueeze(-1)
-    limits = limit.clamp(min=1e-6).unbind(-1)
-    grab = brake * (config.brake_spin * params["brake"])
     free = (brake < config.lock_brake).to(brake.dtype)
+    braking = Pedals(grab=brake * (config.brake_spin * params["brake"]), free=free)
+    limits = wheel_limits(config, grip, params["mu"])
     inverse_mass = 1.0 / params["mass"]
     inverse_inertia = inverse_mass * (config.mass / config.yaw_inertia)
     recoil = 2.0 * _WHEEL_YAW_INERTIA / config.yaw_inertia
-    orbit = sum(_WHEEL_MASS * (a * a + b * b) for a, b in wheel_places(config))
-    orbit = orbit / config.yaw_inertia
+    orbit = sum(_WHEEL_MASS * (a * a + b * b) for a, b in wheel_places(config)) / config.yaw_inertia
     follow = lag_share(params["steer_lag"], dt)
 
-    x, y, heading = state["x"], state["y"], state["heading"]
+    x, y, heading, gas = state["x"], state["y"], state["heading"], state["gas"]
     vx, vy, r, delta = state["vx"], state["vy"], state["yaw_rate"], state["steer"]
-    gas, turn = state["gas"], state["turn"]
-    spins = list(state["spin"].unbind(-1))
+    turn, spins = state["turn"], list(state["spin"].unbind(-1))
     cos, sin = torch.cos(heading), torch.sin(heading)
     sum_ax, sum_ay = torch.zeros_like(x), torch.zeros_like(x)
     for _ in range(substeps):
         gas = gas + (throttle - gas).clamp(max=config.gas_rate)
         power = gas * (config.engine_power * params["engine"])
-        cos_d, sin_d = torch.cos(delta), torch.sin(delta)
-        # The yaw rate times the cosine and sine of the angle turned in the last step.
-        swing, sweep = r * torch.cos(dt * r), r * torch.sin(dt * r)
-        fx = fy = torque = 0.0
-        for i, (ahead, aside) in enumerate(wheel_places(config)):
-            wx, wy = vx - aside * swing + ahead * sweep, vy + ahead * swing + aside * sweep
-            if i < 2:
-                rolling, sideways = wx * cos_d + wy * sin_d, wy * cos_d - wx * sin_d
-                spin = braked_spin(spins[i], grab, free)
-            else:
-                rolling, sideways = wx, wy
-                spin = braked_spin(powered_spin(config, spins[i], power, dt), grab, free)
-            along, across = tyre_force(config, rolling, sideways, spin, limits[i])
-            spins[i] = spin - (dt * config.wheel_radius / config.wheel_inertia) * along
-            if i < 2:
-                along, across = along * cos_d - across * sin_d, along * sin_d + across * cos_d
-            fx, fy = fx + along, fy + across
-            torque = torque + ahead * across - aside * along
+        spins, fx, fy, torque = wheel_forces(
+            config, (vx, vy, r), delta, spins, power, braking, limits, dt
+        )
         before = turn
-        aim = delta + (target - delta) * follow
-        delta, turn = steer_joint(config, delta, aim, dt)
+        delta, turn = steer_joint(config, delta, delta + (target - delta) * follow, dt)
         ax, ay = fx * inverse_mass - slope * config.gravity, fy * inverse_mass
-        r = r + dt * torque * inverse_inertia - recoil * (turn - before) + orbit * (swing - r)
+        # A wheel that starts to turn pushes the body back; its way round the corner is cut short.
+        r = r - recoil * (turn - before) - orbit * r * (1.0 - torch.cos(dt * r))
+        r = r + dt * torque * inverse_inertia
         vx, vy = vx + dt * ax, vy + dt * ay
         east, north = cos * vx - sin * vy, sin * vx + cos * vy
         x, y, heading = x + dt * east, y + dt * north, heading + dt * r
         cos, sin = torch.cos(heading), torch.sin(heading)
         vx, vy = cos * east + sin * north, cos * north - sin * east
         sum_ax, sum_ay = sum_ax + ax, sum_ay + ay
-    return {
-        "x": x,
-        "y": y,
-        "heading": heading,
-        "vx": vx,
-        "vy": vy,
-        "yaw_rate": r,
-        "steer": delta,
-        "ax": sum_ax * (1.0 / substeps),
-        "ay": sum_ay * (1.0 / substeps),
-        "spin": torch.stack(spins, dim=-1),
-        "gas": gas,
-        "turn": turn,
-    }
+    moved = {"x": x, "y": y, "heading": heading, "vx": vx, "vy": vy, "yaw_rate": r, "steer": delta}
+    mean = {"ax": sum_ax * (1.0 / substeps), "ay": sum_ay * (1.0 / substeps)}
+    return moved | mean | {"spin": torch.stack(spins, dim=-1), "gas": gas, "turn": turn}

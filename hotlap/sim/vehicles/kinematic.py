@@ -60,7 +60,7 @@ def move_kinematic(
         push = pull * engine_share(config, vx) - grab * vx.clamp(-creep, creep)
         push = torch.minimum(torch.maximum(push - damping * vx, -left), left)
         ax = push - drag * vx - climb
-        if config.air_drag:
+        if config.air_drag > 0:
             ax = ax - air * vx * vx.abs()
         vx = vx + dt * ax
         r, _, _ = turn_and_left(curvature, vx, limit)

@@ -28,7 +28,7 @@ def test_a_file_is_found_by_its_path(tmp_path: Path) -> None:
 
 def test_an_unknown_name_is_met_with_the_nearest_and_the_rest() -> None:
     with pytest.raises(
-        KeyError, match="did you mean 'generated_track'.*available: generated_road"
+        KeyError, match=r"did you mean 'generated_track'.*available: generated_road"
     ) as e:
         find_track("generated_trak")
     assert all(name in str(e.value) for name in list_tracks())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hotlap.sim.tracks import FAMILIES, Track, curves
+from hotlap.sim.tracks import FAMILIES, Track, curves, families
 from hotlap.sim.tracks.families import CLEARANCE, MAX_SLOPE, MIN_RADIUS, circuit, hills, loop, road
 
 
@@ -93,3 +93,10 @@ def test_hills_are_no_steeper_than_promised_and_not_flat() -> None:
 def test_a_negative_seed_is_refused() -> None:
     with pytest.raises(ValueError, match="from 0 up, got -1"):
         circuit(-1)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_last_attempt_needs_no_luck(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "_is_sound", lambda xy, closed: False)
+    for seed in range(30):
+        assert_drivable(FAMILIES[family](seed))

@@ -151,3 +151,12 @@ def test_patches_of_little_grip_are_short_and_straight() -> None:
 
 def test_walls_stand_where_there_are_barriers(track: Track) -> None:
     assert (track.wall_gap is not None) == (track.name in ("mini_monaco", "warehouse"))
+
+
+@pytest.mark.parametrize("name", ["sparkfun_avc", "circuit_launch"])
+def test_where_a_road_crosses_itself_it_is_level_and_of_one_surface(name: str) -> None:
+    track = find_track(name)
+    around = np.arange(-10, 11)  # a half-width either way
+    for piece in curves.crossings(track.xy)[0]:
+        np.testing.assert_allclose(track.z[piece + around], 0, atol=1e-12)
+        assert track.grip is not None and np.all(track.grip[piece + around] == 1)

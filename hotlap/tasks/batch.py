@@ -1,0 +1,245 @@
+"""The batch engine: many environments of one task, stepped together.
+
+    B environments, S seats. Where a task has one seat its axis is dropped: rewards are (B,),
+    observations (B, ...), actions (B, A); otherwise (B, S), (B, S, ...), (B, S, A).
+
+An environment that ends is begun anew within the same step: the observation returned is the first of
+its next episode, and the last of the ended one can still be had (`final_observation`), drawn only when
+asked for. `terminated` (the task ended) and `truncated` (the clock did) stay apart.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hotlap.tasks.memory import refuse_if_too_large
+from hotlap.tasks.task import State, Task, choose_tree, map_tree
+
+CHECK_EVERY = 64
+"""On a GPU, steps between looks at whether an action was not a number: looking makes the GPU wait."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step of the batch returns."""
+
+    observation: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    terms: dict[str, Tensor]
+    """The reward by name."""
+    metrics: dict[str, Tensor]
+    """Of the step just made, before any new beginning."""
+    episode_return: Tensor
+    """Sum of rewards of the episode so far, this step included."""
+    episode_length: Tensor
+    """Control steps of the episode so far, this one included (B,)."""
+
+    @property
+    def done(self) -> Tensor:
+        """Whether the episode ended, either way (B,)."""
+        return self.terminated | self.truncated
+
+
+class BatchEnv:
+    """B environments of a task.
+
+    Args:
+        task: What is played; its device is where everything lives.
+        num_envs: B.
+        seed: With an environment's identity, decides all its episodes.
+        who: Identities (B,); 0, 1, 2, ... unless given. The same seed and identity give the same
+            episodes in any batch.
+    """
+
+    def __init__(
+        self, task: Task, num_envs: int, seed: int = 0, who: Tensor | None = None
+    ) -> None:
+        if num_envs < 1:
+            raise ValueError(f"num_envs must be at least 1, got {num_envs}")
+        refuse_if_too_large(num_envs, task.bytes_per_env, task.device)
+        self.task = task
+        self.num_envs = num_envs
+        self.seed = seed
+        self.who = torch.arange(num_envs) if who is None else torch.as_tensor(who)
+        self.who = self.who.to(task.device, torch.int64)
+        if self.who.shape != (num_envs,):
+            raise ValueError(f"who must have shape ({num_envs},), got {tuple(self.who.shape)}")
+        self._play_out: Callable[..., Played] = self._play
+        self._turn: Callable[..., tuple[Played, State, Tensor]] = self._turn_whole
+        if task.compiled and task.device.type == "cuda":
+            self._turn = torch.compile(self._turn_whole, dynamic=False, fullgraph=True)
+        elif task.device.type == "cpu":
+            self._turn = self._turn_some
+            if task.compiled:
+                self._play_out = torch.compile(self._play, dynamic=False, fullgraph=True)
+        self._steps = 0
+        self._bad = torch.zeros(num_envs, dtype=torch.bool, device=task.device)
+        self._state: State | None = None
+        self._ended: State | None = None
+
+    # --- beginning -----------------------------------------------------------------------------
+
+    def reset(self, seed: int | None = None, mask: Tensor | None = None) -> Tensor:
+        """Begin anew: everything, or with a mask (B,) only those environments, at their next episode."""
+        if mask is None:
+            self.seed = self.seed if seed is None else seed
+            self._steps = 0
+            self._bad.zero_()
+            self._state = self._fresh(self.who, torch.zeros_like(self.who))
+        else:
+            if seed is not None:
+                raise ValueError("a masked reset goes on with the same seed; reset all to change it")
+            state = self._running
+            fresh = self._fresh(self.who, state["episode"] + 1)
+            self._state = choose_tree(mask.to(self.task.device), fresh, state)
+        self._ended = None
+        return self._squeezed(self.task.observe(self._running["world"]))
+
+    def _fresh(self, who: Tensor, episode: Tensor) -> State:
+        """Fresh episodes with their clocks at zero."""
+        zero = torch.zeros_like(who)
+        earned = torch.zeros(len(who), self.task.seats, device=who.device)
+        world = self.task.begin(self.seed, who, episode)
+        return {"who": who, "episode": episode, "clock": zero, "earned": earned, "world": world}
+
+    # --- stepping ------------------------------------------------------------------------------
+
+    def step(self, action: Tensor) -> Step:
+        """Advance every environment by one control step."""
+        state = self._running
+        action = self._checked(action)
+        played, self._state, observation = self._turn(state, action)
+        self._ended = played.state
+        self._steps += 1
+        return Step(
+            observation=self._squeezed(observation),
+            reward=self._squeezed(played.reward),
+            terminated=played.terminated,
+            truncated=played.truncated,
+            terms={name: self._squeezed(term) for name, term in played.terms.items()},
+            metrics=played.metrics,
+            episode_return=self._squeezed(played.state["earned"]),
+            episode_length=played.state["clock"],
+        )
+
+    def _play(self, state: State, action: Tensor) -> "Played":
+        """Advance, and keep the books of the episodes; nothing begins anew yet."""
+        outcome = self.task.advance(state["world"], action)
+        reward = torch.stack(list(outcome.terms.values())).sum(0)
+        clock = state["clock"] + 1
+        late = (clock >= self.task.max_steps) | outcome.cut
+        books = {"clock": clock, "earned": state["earned"] + reward, "world": outcome.state}
+        return Played(
+            state=state | books,
+            reward=reward,
+            terminated=outcome.terminated,
+            truncated=late & ~outcome.terminated,
+            terms=outcome.terms,
+            metrics=outcome.metrics,
+        )
+
+    def _turn_whole(self, state: State, action: Tensor) -> tuple["Played", State, Tensor]:
+        """Play, begin ended episodes anew, observe: static shapes, so it can be compiled whole."""
+        played = self._play(state, action)
+        ended = played.state
+        fresh = self._fresh(ended["who"], ended["episode"] + 1)
+        begun = choose_tree(played.terminated | played.truncated, fresh, ended)
+        return played, begun, self.task.observe(begun["world"])
+
+    def _turn_some(self, state: State, action: Tensor) -> tuple["Played", State, Tensor]:
+        """The same, with the work of beginning done only for those that ended."""
+        played = self._play_out(state, action)
+        begun = ended = played.state
+        over = (played.terminated | played.truncated).nonzero().squeeze(-1)
+        if len(over):
+            fresh = self._fresh(ended["who"][over], ended["episode"][over] + 1)
+            begun = map_tree(lambda old, new: old.index_copy(0, over, new), ended, fresh)
+        return played, begun, self.task.observe(begun["world"])
+
+    def final_observation(self, index: Tensor) -> Tensor:
+        """What environments `index` (K,) saw last before they were begun anew in the latest step."""
+        if self._ended is None:
+            raise RuntimeError("there is no step to look back on; call step first")
+        chosen = map_tree(lambda leaf: leaf[index], self._ended["world"])
+        return self._squeezed(self.task.observe(chosen))
+
+    # --- saving --------------------------------------------------------------------------------
+
+    def save_state(self) -> State:
+        """A copy of everything that decides the future."""
+        copy = map_tree(torch.clone, self._running)
+        return {"seed": self.seed, "steps": self._steps, "envs": copy}
+
+    def load_state(self, saved: State) -> Tensor:
+        """Go on from a saved state; returns what is seen there."""
+        if len(saved["envs"]["who"]) != self.num_envs:
+            raise ValueError(
+                f"the saved state holds {len(saved['envs']['who'])} environments, "
+                f"this batch {self.num_envs}"
+            )
+        self.seed, self._steps = saved["seed"], saved["steps"]
+        self._state = map_tree(lambda leaf: leaf.to(self.task.device).clone(), saved["envs"])
+        self.who = self._running["who"]
+        self._ended = None
+        return self._squeezed(self.task.observe(self._running["world"]))
+
+    # --- checking ------------------------------------------------------------------------------
+
+    @property
+    def world(self) -> State:
+        """The task's own state, as it is now."""
+        return self._running["world"]
+
+    @property
+    def _running(self) -> State:
+        if self._state is None:
+            raise RuntimeError("the batch has not begun; call reset first")
+        return self._state
+
+    def _checked(self, action: Tensor) -> Tensor:
+        """Actions as (B, S, A) float32, refused where they are not numbers."""
+        wanted = (self.num_envs, self.task.seats, *self.task.action_space.shape)
+        action = action.to(self.task.device, torch.float32)
+        if action.numel() != math.prod(wanted) or len(action) != self.num_envs:
+            shape = wanted if self.task.seats > 1 else (wanted[0], *wanted[2:])
+            raise ValueError(f"actions must have shape {shape}, got {tuple(action.shape)}")
+        action = action.reshape(wanted)
+        self._bad |= ~torch.isfinite(action).flatten(1).all(1)
+        if self.task.device.type == "cpu" or self._steps % CHECK_EVERY == 0:
+            self._refuse_bad()
+        return action
+
+    def _refuse_bad(self) -> None:
+        """Stop if any action was not a number, naming the first environment and when."""
+        if not bool(self._bad.any()):
+            return
+        place = int(self._bad.nonzero()[0])
+        when = f"step {self._steps}"
+        if self.task.device.type != "cpu":
+            when = f"one of the steps {max(0, self._steps - CHECK_EVERY)} to {self._steps}"
+        raise ValueError(
+            f"action of environment {int(self.who[place])} (place {place} in the batch) at {when} "
+            f"is not a finite number; {int(self._bad.sum())} of {self.num_envs} are bad. "
+            "Look for a diverged policy or a division by zero before this step."
+        )
+
+    def _squeezed(self, value: Tensor) -> Tensor:
+        """Without the seats' axis, where there is one seat."""
+        return value.squeeze(1) if self.task.seats == 1 else value
+
+
+@dataclass(frozen=True)
+class Played:
+    """A step with the books kept, before anything begins anew; tensors as in `Step`, seats kept."""
+
+    state: State
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    terms: dict[str, Tensor]
+    metrics: dict[str, Tensor]

@@ -1,0 +1,236 @@
+"""Drive a DonkeyCar round its tracks.
+
+Sees: a forward camera (120x160x3), a lidar (19 beams and the car's own motion) or telemetry.
+Does: steering in [-steer_limit, steer_limit], positive to the right as DonkeyCar has it, and throttle
+    between throttle_min and throttle_max, 20 times a second.
+Earns: a named reward (`donkey_rewards`); DonkeyCar's own by default, which pays forward speed times
+    closeness to the line.
+Ends: terminated where |cte| exceeds max_cte or a wall is hit; truncated after max_steps or where an
+    open road runs out.
+Reports: cte (DonkeyCar units, positive to the right), speed, position, velocity, acceleration, gyro,
+    progress, laps and lap times, and where on the road the car is.
+"""
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from hotlap.config.tasks import DonkeyConfig
+from hotlap.sim.random import Stream, make_key, uniform
+from hotlap.sim.randomisation import draw_vehicle
+from hotlap.sim.roads import Place, Roads, arc_between, curvature_ahead, lay_out, locate, pose_on
+from hotlap.sim.tracks import Track, find_track
+from hotlap.sim.vehicles.model import advance, initial_state
+from hotlap.tasks.donkey_rewards import Signals, reward_terms
+from hotlap.tasks.laps import begin_laps, count_laps
+from hotlap.tasks.road_camera import RoadCamera
+from hotlap.tasks.task import Outcome, State, Task
+
+UNIT = 0.125
+"""One DonkeyCar unit in metres."""
+PREVIEW = (0.4, 0.8, 1.4, 2.2, 3.2)
+"""Distances ahead at which telemetry tells the road's curvature, metres."""
+MOTION = ("speed", "lateral speed", "yaw rate", "acceleration", "lateral acceleration", "steering")
+"""What a car feels of its own motion, in metres, seconds and radians."""
+TELEMETRY = (*MOTION, "cte", "sine and cosine of the heading error", "edges left and right", "curvature")
+ROLLING = 2.0
+"""Fastest speed at a random start, m/s."""
+
+
+class DonkeyTask(Task):
+    """See the module's first lines.
+
+    Args:
+        config: The task's settings.
+        device: Where it lives.
+        compiled: Whether steps and pictures are compiled.
+        tracks: Tracks to use in place of those the config names.
+    """
+
+    name = "donkey"
+
+    def __init__(
+        self,
+        config: DonkeyConfig,
+        device: torch.device | str = "cpu",
+        compiled: bool = False,
+        tracks: tuple[Track, ...] | None = None,
+    ) -> None:
+        self.config = config
+        self.device = torch.device(device)
+        self.compiled = compiled
+        self.vehicle = config.car
+        self.control_dt = self.vehicle.control_dt
+        self.max_steps = config.max_steps
+        self.roads = lay_out(tracks or [find_track(name) for name in config.tracks], self.device)
+        self.starts = _Starts(self.roads)
+        self.walls = _wall_distance(self.roads, self.vehicle.width / 2)
+        self.camera: RoadCamera | None = None
+        if config.sensor == "camera":
+            self.camera = RoadCamera(config.camera, self.roads, config.randomise, compiled)
+        low = np.array([-config.steer_limit, config.throttle_min], dtype=np.float32)
+        high = np.array([config.steer_limit, config.throttle_max], dtype=np.float32)
+        self.action_space = spaces.Box(low, high)
+        self.observation_space = self._observation_space()
+
+    def _observation_space(self) -> spaces.Box:
+        config = self.config
+        if config.sensor == "camera":
+            channels = 3 if config.camera.colour else 1
+            return spaces.Box(0, 255, (config.camera.height, config.camera.width, channels), np.uint8)
+        size = len(MOTION) + (
+            config.lidar.beams if config.sensor == "lidar" else 5 + len(PREVIEW)
+        )
+        return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+    # --- the episode ---------------------------------------------------------------------------
+
+    def begin(self, seed: int, who: Tensor, episode: Tensor) -> State:
+        """Cars on their tracks, at a start pose or anywhere."""
+        key = make_key(who, seed & 0xFFFFFFFF, seed >> 32, episode)
+        road = torch.remainder(who, len(self.roads.tracks)).unsqueeze(-1)  # (B, 1)
+        s, n, turn, speed = self._start(key, road)
+        x, y, heading, node = pose_on(self.roads, road, s, n)
+        heading = heading + turn
+        place = locate(self.roads, road, node, x, y, heading, torch.zeros_like(x))
+        state: State = {
+            "key": key,
+            "road": road,
+            "car": initial_state(self.vehicle, x, y, heading, speed),
+            "params": draw_vehicle(self.config.randomise, self.vehicle, key),
+            "place": vars(place),
+            "laps": begin_laps(x),
+            "time": torch.zeros_like(x),
+            "throttle": torch.zeros_like(x),
+        }
+        if self.camera is not None:
+            state["camera"] = self.camera.begin(key, road.squeeze(-1))
+        return state
+
+    def _start(self, key: Tensor, road: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Arc length, offset, heading error and speed to begin with, each (B, 1)."""
+        draws = uniform(make_key(key, Stream.START), 5).unsqueeze(-1).unbind(1)
+        if self.config.start == "line":
+            which = torch.floor(draws[0] * self.starts.count[road]).to(torch.int64)
+            s, n, turn = self.starts.poses[road, which].unbind(-1)
+            return s, n, turn, torch.zeros_like(s)
+        s = draws[0] * self.roads.length[road] * torch.where(self.roads.closed[road], 1.0, 0.8)
+        n = (draws[1] - 0.5) * 0.25 * self.starts.half_width[road]
+        return s, n, (draws[2] - 0.5) * 0.3, draws[3] * ROLLING
+
+    def advance(self, state: State, action: Tensor) -> Outcome:
+        """Drive one control step and judge it."""
+        config, car, road = self.config, state["car"], state["road"]
+        low = torch.as_tensor(self.action_space.low, device=action.device)
+        high = torch.as_tensor(self.action_space.high, device=action.device)
+        action = torch.maximum(torch.minimum(action, high), low)
+        throttle = action[..., 1]
+        command = torch.stack([-action[..., 0], throttle, torch.zeros_like(throttle)], -1)
+        before = state["place"]
+        slope = before["climb"] * torch.cos(before["heading_error"])
+        car = advance(
+            self.vehicle, car, command, state["params"], before["grip"], slope,
+            self.vehicle.physics_dt, self.vehicle.substeps,
+        )  # fmt: skip
+        forward = car["vx"] * self.control_dt * torch.cos(before["heading_error"])
+        place = locate(self.roads, road, before["node"], car["x"], car["y"], car["heading"], forward)
+        moved = arc_between(self.roads, road, before["s"], place.s)
+        time = state["time"] + self.control_dt
+        laps = count_laps(state["laps"], moved, self.roads.length[road], time, self.control_dt)
+        after = state | {
+            "car": car, "place": vars(place), "laps": laps, "time": time, "throttle": throttle,
+        }  # fmt: skip
+        signals = self._signals(car, place, road)
+        over = (signals.off_track + signals.hit) > 0
+        ran_out = ~self.roads.closed[road] & (place.s >= self.roads.length[road] - 2 * UNIT)
+        return Outcome(
+            state=after,
+            terms=reward_terms(config.reward, signals),
+            terminated=over.squeeze(-1),
+            cut=ran_out.squeeze(-1),
+            metrics=self._metrics(after, signals),
+        )
+
+    def _signals(self, car: State, place: Place, road: Tensor) -> Signals:
+        """What the car did, as the rewards and endings read it."""
+        off = place.n.abs() / (self.config.max_cte * UNIT)
+        left, right = self.walls[road].unbind(-1)
+        into_wall = torch.maximum(
+            place.n - place.width_left - left, -place.n - place.width_right - right
+        )
+        return Signals(
+            closeness=(1 - off).clamp(min=0.0),
+            forward=car["vx"],
+            speed=torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2),
+            off_track=(off > 1).to(torch.float32),
+            hit=(into_wall > 0).to(torch.float32),
+        )
+
+    def _metrics(self, state: State, signals: Signals) -> dict[str, Tensor]:
+        car, place, laps = state["car"], state["place"], state["laps"]
+        zero = torch.zeros_like(car["vx"])
+        values = {
+            "cte": -place["n"] / UNIT,
+            "speed": signals.speed,
+            "forward_vel": car["vx"],
+            "hit": signals.hit,
+            "s": place["s"],
+            "n": place["n"],
+            "heading_error": place["heading_error"],
+            "progress": laps["progress"],
+            "laps": laps["laps"],
+            "lap_time": laps["lap_time"],
+        }
+        vectors = {
+            "pos": (car["x"], car["y"], place["z"]),
+            "vel": (car["vx"], car["vy"], zero),
+            "accel": (car["ax"], car["ay"], zero),
+            "gyro": (zero, zero, car["yaw_rate"]),
+        }
+        stacked = {name: torch.cat(parts, -1) for name, parts in vectors.items()}
+        return {name: value.squeeze(-1) for name, value in values.items()} | stacked
+
+    # --- the senses ----------------------------------------------------------------------------
+
+    def observe(self, state: State) -> Tensor:
+        """A picture (B, 1, H, W, C) or numbers (B, 1, K)."""
+        if self.camera is not None:
+            return self.camera.draw(state, self.vehicle.body_offset).unsqueeze(1)
+        car, place = state["car"], state["place"]
+        motion = [car[name] for name in ("vx", "vy", "yaw_rate", "ax", "ay", "steer")]
+        if self.config.sensor == "lidar":
+            ranges = self._lidar(state)
+            return torch.cat([torch.stack(motion, -1), ranges], -1)
+        limit = self.config.max_cte * UNIT
+        road_sense = [
+            -place["n"] / limit,
+            torch.sin(place["heading_error"]),
+            torch.cos(place["heading_error"]),
+            (place["width_left"] - place["n"]) / limit,
+            (place["width_right"] + place["n"]) / limit,
+        ]
+        ahead = curvature_ahead(self.roads, state["road"], place["s"], PREVIEW)
+        return torch.cat([torch.stack(motion + road_sense, -1), ahead], -1)
+
+
+class _Starts:
+    """Start poses of every track: s, n, heading error (T, K, 3), how many (T,), half-width (T,)."""
+
+    def __init__(self, roads: Roads) -> None:
+        most = max(len(track.starts) for track in roads.tracks)
+        poses = np.zeros((len(roads.tracks), most, 3))
+        for row, track in enumerate(roads.tracks):
+            for column, start in enumerate(track.starts):
+                poses[row, column] = start.s, start.n, start.heading_error
+        counts = [float(len(track.starts)) for track in roads.tracks]
+        halves = [float(np.mean(t.width_left + t.width_right) / 2) for t in roads.tracks]
+        self.poses = torch.tensor(poses, dtype=torch.float32, device=roads.device)
+        self.count = torch.tensor(counts, device=roads.device)
+        self.half_width = torch.tensor(halves, device=roads.device)
+
+
+def _wall_distance(roads: Roads, half_car: float) -> Tensor:
+    """How far beyond either edge a car's centre touches a wall (T, 2); infinite where there is none."""
+    gaps = [torch.inf if t.wall_gap is None else t.wall_gap - half_car for t in roads.tracks]
+    return torch.tensor(gaps, device=roads.device).unsqueeze(-1).expand(-1, 2)

@@ -1,0 +1,90 @@
+"""What every task offers, as pure functions of tensors.
+
+    B environments, S seats (cars driven from outside) in each.
+    who      identity of an environment; with the seed it decides all that will happen  (B,) int64
+    episode  how many episodes the environment has begun before                          (B,) int64
+    state    nested dict of tensors, each (B, ...)
+    terms    reward by name, already weighted, each (B, S); the reward is their sum
+
+`begin`, `advance` and `observe` treat environments independently and never branch on data, so a task
+runs eager, compiled and captured, alone and in any batch, to the same numbers.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import torch
+from torch import Tensor
+
+State = dict[str, Any]
+"""Tensors, or dicts of them."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one control step did."""
+
+    state: State
+    terms: dict[str, Tensor]
+    """Weighted reward terms (B, S)."""
+    terminated: Tensor
+    """The task ended: crashed, caught, finished (B,) bool."""
+    cut: Tensor
+    """It was cut off by something other than the clock, such as the end of a road (B,) bool."""
+    metrics: dict[str, Tensor]
+    """What is worth knowing about this step (B,) or (B, S)."""
+
+
+class Task(ABC):
+    """A composition of world, vehicle, sensor, reward and ending rules."""
+
+    name: str
+    observation_space: gym.spaces.Box
+    """Of one seat."""
+    action_space: gym.spaces.Box
+    """Of one seat."""
+    seats: int = 1
+    control_dt: float
+    max_steps: int
+    device: torch.device
+    compiled: bool = False
+    """Whether steps and pictures go through torch.compile."""
+
+    @abstractmethod
+    def begin(self, seed: int, who: Tensor, episode: Tensor) -> State:
+        """Fresh episodes, decided by (seed, who, episode) alone."""
+
+    @abstractmethod
+    def advance(self, state: State, action: Tensor) -> Outcome:
+        """One control step under actions (B, S, A)."""
+
+    @abstractmethod
+    def observe(self, state: State) -> Tensor:
+        """What each seat sees (B, S, ...)."""
+
+    @property
+    def bytes_per_env(self) -> int:
+        """Memory one environment takes while stepping: its state, observation and working space."""
+        shape = self.observation_space.shape
+        size = int(torch.tensor(shape).prod()) * self.observation_space.dtype.itemsize
+        return 4096 + 3 * size * self.seats
+
+
+def map_tree(function: Callable[..., Tensor], *trees: Any) -> Any:
+    """Apply `function` to corresponding tensors of nested dicts."""
+    first = trees[0]
+    if isinstance(first, dict):
+        return {key: map_tree(function, *(tree[key] for tree in trees)) for key in first}
+    return function(*trees)
+
+
+def choose_tree(mask: Tensor, yes: State, no: State) -> State:
+    """`yes` for the environments in mask (B,), `no` for the others."""
+
+    def pick(a: Tensor, b: Tensor) -> Tensor:
+        return torch.where(mask.view(-1, *[1] * (a.dim() - 1)), a, b)
+
+    return map_tree(pick, yes, no)
