@@ -71,6 +71,8 @@ class BenchSimConfig(Command):
     """Whether to compile the step; auto does where a compiler is found."""
     seconds: float = 2.0
     """How long each measurement lasts."""
+    tracks: tuple[str, ...] = ("generated_track",)
+    """Tracks the cars drive on, shared out among the environments."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be measured."""

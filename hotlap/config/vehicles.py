@@ -43,7 +43,7 @@ class VehicleConfig:
     width: float = 0.2
     """Width of the body's box, m."""
     body_offset: float = 0.0
-    """How far the box's centre (the position other simulators report) lies ahead of mass, m."""
+    """How far the box's centre lies ahead of the centre of mass, m."""
 
     max_steer: float = 0.4
     """Largest wheel angle to either side, rad; for a unicycle any unit, as it only sets a share."""

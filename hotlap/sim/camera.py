@@ -20,7 +20,8 @@ from torch import Tensor
 
 from hotlap.config.sensors import CameraConfig
 from hotlap.sim.atlas import GROUP, Places, choose, read, road_places, sky_places
-from hotlap.sim.fields import Fields, read_patches
+from hotlap.sim.fields import Fields
+from hotlap.sim.ground import GroundRows, road_coordinates
 from hotlap.sim.looks import Looks
 
 PROFILE_POINTS = 24
@@ -156,63 +157,10 @@ def _ground(
     # Ground point in grid cells: at + side * right.
     at_x = (view.x.unsqueeze(-1) - left) * scale + distance * fx
     at_y = (view.y.unsqueeze(-1) - bottom) * scale + distance * fy
-    rows_ = _GroundRows(at_x, at_y, lateral * fy, -lateral * fx, columns, rows)
+    points = GroundRows(at_x, at_y, lateral * fy, -lateral * fx, columns, rows)
     first_cell = fields.first.index_select(0, view.road)
-    return _road_lookup(fields, first_cell, rows_, right, 1.0 / focal), seen
-
-
-@dataclass(frozen=True)
-class _GroundRows:
-    """Ground points of a picture's rows, in grid cells: at + side * right, all (B, R)."""
-
-    at_x: Tensor
-    at_y: Tensor
-    side_x: Tensor
-    side_y: Tensor
-    columns: Tensor
-    """Cells across the grid (B, 1)."""
-    rows: Tensor
-    """Cells up the grid (B, 1)."""
-
-
-def _slopes(values: Tensor) -> Tensor:
-    """Change per row of (B, R) values, by central differences."""
-    inner = (values[:, 2:] - values[:, :-2]) * 0.5
-    return torch.cat([values[:, 1:2] - values[:, :1], inner, values[:, -1:] - values[:, -2:-1]], 1)
-
-
-def _road_lookup(
-    fields: Fields, first_cell: Tensor, grid: _GroundRows, right: Tensor, step: float
-) -> Places:
-    """Read the patches under groups of pixels `right` (G,) of a picture's rows."""
-
-    def across(at: Tensor, side: Tensor) -> Tensor:
-        return (side.unsqueeze(-1) * right).add_(at.unsqueeze(-1))  # (B, R, G)
-
-    columns, rows = grid.columns.unsqueeze(-1), grid.rows.unsqueeze(-1)
-    gx = torch.minimum(across(grid.at_x, grid.side_x).clamp_(min=0.0), columns - 0.001)
-    gy = torch.minimum(across(grid.at_y, grid.side_y).clamp_(min=0.0), rows - 0.001)
-    cell_x, cell_y = torch.floor(gx), torch.floor(gy)
-    u, v = gx - cell_x, gy - cell_y
-    cell = torch.addcmul(cell_x, cell_y, columns).to(torch.int32)
-    cell += first_cell.view(-1, 1, 1)
-    q0, q_u, q_v, q_uv, p0, p_u, p_v, p_uv = read_patches(fields, cell)
-    across_x = (grid.side_x * step).unsqueeze(-1)
-    across_y = (grid.side_y * step).unsqueeze(-1)
-    down_x = across(_slopes(grid.at_x), _slopes(grid.side_x))
-    down_y = across(_slopes(grid.at_y), _slopes(grid.side_y))
-
-    def along(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Value of a patch, and its change to the next pixel and to the next row."""
-        by_x, by_y = torch.addcmul(b, d, v), torch.addcmul(c, d, u)
-        value = torch.addcmul(torch.addcmul(a, b, u), by_y, v)
-        return (
-            value,
-            torch.addcmul(by_x * across_x, by_y, across_y),
-            torch.addcmul(by_x * down_x, by_y, down_y),
-        )
-
-    return road_places(*along(q0, q_u, q_v, q_uv), *along(p0, p_u, p_v, p_uv))
+    coordinates = road_coordinates(fields, first_cell, points, right, 1.0 / focal)
+    return road_places(*coordinates), seen
 
 
 def _land_on_hills(

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hotlap.sim.atlas import Places, road_places
 from hotlap.sim.fields import Fields, read_patches
+
+RoadCoordinates = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+"""q, its change to the next pixel and to the next row, and the same of p, in steps (B, R, G)."""
 
 RIM = 0.001
 """How far inside the grid's last cell a point beyond the grid is read."""
@@ -58,3 +60,37 @@ def _slopes(values: Tensor) -> Tensor:
     """Change per row of (B, R) values, by central differences."""
     inner = (values[:, 2:] - values[:, :-2]) * 0.5
     return torch.cat([values[:, 1:2] - values[:, :1], inner, values[:, -1:] - values[:, -2:-1]], 1)
+
+
+def road_coordinates(
+    fields: Fields, first_cell: Tensor, grid: GroundRows, right: Tensor, step: float
+) -> RoadCoordinates:
+    """Read the patches under groups of pixels `right` (G,) of a picture's rows."""
+
+    def across(at: Tensor, side: Tensor) -> Tensor:
+        return (side.unsqueeze(-1) * right).add_(at.unsqueeze(-1))  # (B, R, G)
+
+    cell, u, v = locate_cells(
+        across(grid.at_x, grid.side_x),
+        across(grid.at_y, grid.side_y),
+        grid.columns.unsqueeze(-1),
+        grid.rows.unsqueeze(-1),
+        first_cell.view(-1, 1, 1),
+    )
+    q0, q_u, q_v, q_uv, p0, p_u, p_v, p_uv = read_patches(fields, cell)
+    across_x = (grid.side_x * step).unsqueeze(-1)
+    across_y = (grid.side_y * step).unsqueeze(-1)
+    down_x = across(_slopes(grid.at_x), _slopes(grid.side_x))
+    down_y = across(_slopes(grid.at_y), _slopes(grid.side_y))
+
+    def along(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Value of a patch, and its change to the next pixel and to the next row."""
+        by_x, by_y = torch.addcmul(b, d, v), torch.addcmul(c, d, u)
+        value = torch.addcmul(torch.addcmul(a, b, u), by_y, v)
+        return (
+            value,
+            torch.addcmul(by_x * across_x, by_y, across_y),
+            torch.addcmul(by_x * down_x, by_y, down_y),
+        )
+
+    return *along(q0, q_u, q_v, q_uv), *along(p0, p_u, p_v, p_uv)

@@ -96,10 +96,12 @@ def trace_road(
     cells = half_width * scale
     step_x, step_y = torch.cos(angle) * cells, torch.sin(angle) * cells
 
+    stop = limit * Q_STEPS
+
     def room(distance: Tensor) -> Tensor:
         gx, gy = from_x + distance * step_x, from_y + distance * step_y
         cell, u, v = locate_cells(gx, gy, columns, rows, first_cell)
-        return (limit - read_q(fields, cell, u, v).abs_() / Q_STEPS).expand_as(gx)
+        return stop - read_q(fields, cell, u, v).abs_()
 
     points = math.ceil(reach * POINTS_PER_HALF_WIDTH)
     spacing = reach / points

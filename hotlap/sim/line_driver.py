@@ -38,8 +38,12 @@ class LineDriverConfig:
     """Natural frequency with which offsets from the line are taken out, rad/s."""
     damping: float = 0.9
     """Damping ratio of that motion."""
-    yaw_gain: float = 0.05
-    """Wheel angle per error of the yaw rate, s."""
+    slip_gain: float = 6.0
+    """How fast the body's slip angle is brought to that of the line, 1/s."""
+    yaw_gain: float = 14.0
+    """How fast the yaw rate is brought to the one wanted, 1/s."""
+    lead: float = 0.08
+    """How far ahead the line's slip angle is read, s: the body takes that long to turn."""
     speed_gain: float = 4.0
     """Acceleration per error of the speed, 1/s."""
     delay: float = 0.025
@@ -139,23 +143,40 @@ class LineDriver:
         wanted = bend - pull * pull * (n - line_n)
         wanted = wanted - 2 * config.damping * pull * torch.sin(course + turn - line_course)
         grip = car.mu * car.gravity * place.grip
-        most = 0.98 * grip / (v * v)
-        wanted = torch.minimum(torch.maximum(wanted, -most), most)
-        steer = torch.atan(car.wheelbase * wanted)
-        steer = steer - config.yaw_gain * (r - v * wanted)
-
         share = config.speed_share
         gain = share * share * line_gain + config.speed_gain * (share * line_speed - v)
-        push = self._push(gain, v, wanted, grip, place)
+        push = self._push(gain, v, bend, grip, place)
         throttle, brake = self._pedals(push, v)
+
+        circle = torch.sqrt((grip * grip - (1.1 * push) ** 2).clamp(min=0.01 * grip * grip))
+        side = torch.minimum(torch.maximum(v * v * wanted, -0.98 * circle), 0.98 * circle)
+        _, _, next_bend, next_speed, _ = read_line(
+            self.lines, self.roads, road, s + v * config.lead / stretch
+        )
+        tilt = 1.0 if car.model != "dynamic" else torch.sqrt(1 + (car.blend_speed / v) ** 2)
+        next_side = (share * next_speed) ** 2 * next_bend
+        rear = car.peak_slip_rear * tilt * self._slip(next_side / circle)
+        beta_line = car.lr * next_bend - rear
+        yaw = side / v + config.slip_gain * (beta - beta_line)
+        turning = config.yaw_gain * (yaw - r)
+        # Side force of the front axle: its share of the side, and what turns the body.
+        front = side * (car.lr / car.wheelbase) + turning * car.yaw_inertia / (car.mass * car.wheelbase)
+        used = front / (circle * (car.lr / car.wheelbase))
+        steer = torch.atan(torch.tan(beta) + car.lf * r / v)
+        steer = steer + car.peak_slip_front * tilt * self._slip(used)
         return torch.stack([(steer / car.full_steer).clamp(-1, 1), throttle, brake], dim=-1)
+
+    def _slip(self, used: Tensor) -> Tensor:
+        """Slip that gives a share of the largest side force."""
+        index = (used.abs().clamp(max=0.99) * _SLIPS).to(torch.int64)
+        return torch.copysign(self._slips[index], used)
 
     def _push(self, gain: Tensor, v: Tensor, bend: Tensor, grip: Tensor, place: Place) -> Tensor:
         """Push that gives `gain` along the path, against drag, hill and the tilt of the tyres."""
         car = self.vehicle
         side = v * v * bend
         used = (side.abs() / grip).clamp(max=1.0)
-        slip = self._slips[(used * _SLIPS).to(torch.int64)]
+        slip = self._slip(used)
         peak = 0.5 * (car.peak_slip_front + car.peak_slip_rear) if car.model == "dynamic" else 0.0
         inverse = 1.0 / (car.mass + car.wheel_mass)
         slope = place.climb * torch.rsqrt(1 + place.climb**2) * torch.cos(place.heading_error)

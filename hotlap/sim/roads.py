@@ -70,6 +70,21 @@ class Place:
     grip: Tensor
     curvature: Tensor
 
+    def tensors(self) -> dict[str, Tensor]:
+        """The same as a dict, for a state (spelt out, because `vars` cannot be compiled)."""
+        return {
+            "node": self.node,
+            "s": self.s,
+            "n": self.n,
+            "heading_error": self.heading_error,
+            "width_left": self.width_left,
+            "width_right": self.width_right,
+            "z": self.z,
+            "climb": self.climb,
+            "grip": self.grip,
+            "curvature": self.curvature,
+        }
+
 
 def lay_out(tracks: Sequence[Track], device: torch.device | str = "cpu") -> Roads:
     """Build the tables for `tracks`, in their order."""
@@ -234,10 +249,9 @@ def arc_between(roads: Roads, road: Tensor, before: Tensor, after: Tensor) -> Te
     return torch.where(roads.closed[road], around, after - before)
 
 
-def curvature_ahead(roads: Roads, road: Tensor, s: Tensor, distances: tuple[float, ...]) -> Tensor:
-    """Curvature of the line at distances ahead of s: (B, N) -> (B, N, K)."""
-    reach = torch.tensor(distances, device=s.device)
-    sample = (s.unsqueeze(-1) + reach) / roads.spacing[road].unsqueeze(-1)
+def curvature_ahead(roads: Roads, road: Tensor, s: Tensor, distances: Tensor) -> Tensor:
+    """Curvature of the line at distances (K,) ahead of s: (B, N) -> (B, N, K)."""
+    sample = (s.unsqueeze(-1) + distances) / roads.spacing[road].unsqueeze(-1)
     node = sample.to(torch.int64)
     count, closed = roads.count[road].unsqueeze(-1), roads.closed[road].unsqueeze(-1)
     node = torch.where(closed, torch.remainder(node, count), torch.minimum(node, count - 2))

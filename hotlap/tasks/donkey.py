@@ -17,6 +17,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from hotlap.config.tasks import DonkeyConfig
+from hotlap.sim.fields import survey
+from hotlap.sim.lidar import cast_road, wall_limits
 from hotlap.sim.random import Stream, make_key, uniform
 from hotlap.sim.randomisation import draw_vehicle
 from hotlap.sim.roads import Place, Roads, arc_between, curvature_ahead, lay_out, locate, pose_on
@@ -69,9 +71,15 @@ class DonkeyTask(Task):
         self.camera: RoadCamera | None = None
         if config.sensor == "camera":
             self.camera = RoadCamera(config.camera, self.roads, config.randomise, compiled)
+        if config.sensor == "lidar":
+            self.fields = survey(self.roads)
+            self.limits = wall_limits(self.roads, self.fields) if config.lidar.walls else None
         low = np.array([-config.steer_limit, config.throttle_min], dtype=np.float32)
         high = np.array([config.steer_limit, config.throttle_max], dtype=np.float32)
         self.action_space = spaces.Box(low, high)
+        self.lowest = torch.as_tensor(low, device=self.device)
+        self.highest = torch.as_tensor(high, device=self.device)
+        self.preview = torch.tensor(PREVIEW, device=self.device)
         self.observation_space = self._observation_space()
 
     def _observation_space(self) -> spaces.Box:
@@ -99,7 +107,7 @@ class DonkeyTask(Task):
             "road": road,
             "car": initial_state(self.vehicle, x, y, heading, speed),
             "params": draw_vehicle(self.config.randomise, self.vehicle, key),
-            "place": vars(place),
+            "place": place.tensors(),
             "laps": begin_laps(x),
             "time": torch.zeros_like(x),
             "throttle": torch.zeros_like(x),
@@ -122,9 +130,7 @@ class DonkeyTask(Task):
     def advance(self, state: State, action: Tensor) -> Outcome:
         """Drive one control step and judge it."""
         config, car, road = self.config, state["car"], state["road"]
-        low = torch.as_tensor(self.action_space.low, device=action.device)
-        high = torch.as_tensor(self.action_space.high, device=action.device)
-        action = torch.maximum(torch.minimum(action, high), low)
+        action = torch.maximum(torch.minimum(action, self.highest), self.lowest)
         throttle = action[..., 1]
         command = torch.stack([-action[..., 0], throttle, torch.zeros_like(throttle)], -1)
         before = state["place"]
@@ -139,7 +145,7 @@ class DonkeyTask(Task):
         time = state["time"] + self.control_dt
         laps = count_laps(state["laps"], moved, self.roads.length[road], time, self.control_dt)
         after = state | {
-            "car": car, "place": vars(place), "laps": laps, "time": time, "throttle": throttle,
+            "car": car, "place": place.tensors(), "laps": laps, "time": time, "throttle": throttle,
         }  # fmt: skip
         signals = self._signals(car, place, road)
         over = (signals.off_track + signals.hit) > 0
@@ -200,8 +206,7 @@ class DonkeyTask(Task):
         car, place = state["car"], state["place"]
         motion = [car[name] for name in ("vx", "vy", "yaw_rate", "ax", "ay", "steer")]
         if self.config.sensor == "lidar":
-            ranges = self._lidar(state)
-            return torch.cat([torch.stack(motion, -1), ranges], -1)
+            return torch.cat([torch.stack(motion, -1), self._lidar(state)], -1)
         limit = self.config.max_cte * UNIT
         road_sense = [
             -place["n"] / limit,
@@ -210,8 +215,19 @@ class DonkeyTask(Task):
             (place["width_left"] - place["n"]) / limit,
             (place["width_right"] + place["n"]) / limit,
         ]
-        ahead = curvature_ahead(self.roads, state["road"], place["s"], PREVIEW)
+        ahead = curvature_ahead(self.roads, state["road"], place["s"], self.preview)
         return torch.cat([torch.stack(motion + road_sense, -1), ahead], -1)
+
+    def _lidar(self, state: State) -> Tensor:
+        """Ranges (B, 1, beams) as shares of the longest."""
+        car, road, config = state["car"], state["road"], self.config.lidar
+        clock = torch.round(state["time"] / self.control_dt).to(torch.int64)
+        key = make_key(state["key"].unsqueeze(-1), clock, Stream.LIDAR) if config.noise else None
+        ranges = cast_road(
+            config, self.fields, road, car["x"], car["y"], car["heading"],
+            limits=self.limits, key=key,
+        )  # fmt: skip
+        return ranges / (config.reach * self.starts.half_width[road].unsqueeze(-1))
 
 
 class _Starts:

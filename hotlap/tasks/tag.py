@@ -40,6 +40,8 @@ class TagTask(Task):
         self.control_dt = self.vehicle.control_dt
         self.max_steps = config.max_steps
         self.half = config.arena / 2
+        self.speed_share = torch.tensor([1.0, config.runner_speed], device=self.device)
+        self.sides = torch.tensor([1.0, -1.0], device=self.device)[: self.seats]
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Box(-np.inf, np.inf, (12,), np.float32)
 
@@ -67,8 +69,7 @@ class TagTask(Task):
         if self.seats == 1:
             action = torch.cat([action, self._script(state["car"])], 1)
         drive, turn = action.unbind(-1)
-        share = torch.tensor([1.0, self.config.runner_speed], device=action.device)
-        command = torch.stack([turn, drive * share, torch.zeros_like(drive)], -1)
+        command = torch.stack([turn, drive * self.speed_share, torch.zeros_like(drive)], -1)
         before = state["car"]
         flat = torch.zeros_like(before["x"])
         car = advance(
@@ -80,10 +81,9 @@ class TagTask(Task):
         time = state["time"] + self.control_dt
         gap = _distance(car)
         caught = gap <= self.config.capture
-        sides = torch.tensor([1.0, -1.0], device=action.device)[: self.seats]
         terms = {
-            "gained": REWARD["gained"] * (_distance(before) - gap).unsqueeze(-1) * sides,
-            "caught": REWARD["caught"] * caught.to(torch.float32).unsqueeze(-1) * sides,
+            "gained": REWARD["gained"] * (_distance(before) - gap).unsqueeze(-1) * self.sides,
+            "caught": REWARD["caught"] * caught.to(torch.float32).unsqueeze(-1) * self.sides,
         }
         return Outcome(
             state=state | {"car": car, "time": time},

@@ -77,7 +77,7 @@ def test_on_a_round_road_the_edges_are_where_geometry_says(radius: float, offset
         end = math.hypot(place + along * math.cos(angle), along * math.sin(angle))
         edge = math.hypot(place + exact * math.cos(angle), exact * math.sin(angle))
         assert end == pytest.approx(edge, abs=EXACT)  # across the edge
-        assert along == pytest.approx(exact, abs=2 * EXACT)  # along the beam: more where it grazes
+        assert along == pytest.approx(exact, abs=4 * EXACT)  # along the beam: more where it grazes
 
 
 def test_a_beam_reaches_no_further_than_its_reach() -> None:
