@@ -20,7 +20,8 @@ def bench(name,B,tag="",tracks=("generated_track",),graph=True,prof=False,**kw):
         with profile(activities=[ProfilerActivity.CUDA,ProfilerActivity.CPU]) as p:
             for _ in range(5): env.step(a)
             torch.cuda.synchronize()
-        print(p.key_averages().table(sort_by="self_cuda_time_total",row_limit=14,max_name_column_width=60))
+        
+        for e in sorted(p.key_averages(),key=lambda e:-e.self_device_time_total)[:9]: print(f"   {e.self_device_time_total/5:9.1f} us  x{e.count/5:.0f}  {e.key[:90]}")
     if graph:
         st=env._state; act=a.reshape(B,1,2)
         from hotlap.tasks.task import map_tree
@@ -45,8 +46,13 @@ def bench(name,B,tag="",tracks=("generated_track",),graph=True,prof=False,**kw):
     torch.cuda.empty_cache(); torch.cuda.reset_peak_memory_stats()
 if __name__=="__main__":
     print(torch.cuda.get_device_name(), torch.__version__)
+    import traceback
+    real=bench
+    def bench(*a,**k):
+        try: real(*a,**k)
+        except Exception as e: print("FAILED",a,str(e)[:600],str(e)[-600:],flush=True)
     bench("donkey-telemetry",4096,prof=True)
-    bench("donkey-telemetry",65536)
+    bench("donkey-telemetry",65536,prof=True)
     bench("donkey",4096,"160x120x3",prof=True)
     bench("donkey",4096,"hills",tracks=("mountain_track",))
     bench("donkey",16384,"160x120x3")

@@ -94,7 +94,7 @@ def solve_road(road: RoadSamples, limits: CarLimits, max_iterations: int = 1000)
     """Solve the problem on a sampled road."""
     ca = _casadi()
     began = time.perf_counter()
-    problem, low, high, equal = _transcribe(ca, road, limits)
+    problem, low, high = _transcribe(ca, road, limits)
     variables_low, variables_high = _bounds(road, limits)
     options = {
         "print_time": False,
@@ -137,7 +137,7 @@ def _casadi() -> ModuleType:
 
 def _transcribe(
     ca: ModuleType, road: RoadSamples, limits: CarLimits
-) -> tuple[dict[str, Any], Array, Array, int]:
+) -> tuple[dict[str, Any], Array, Array]:
     """The nonlinear programme: variables, objective, constraints and their bounds."""
     nodes, intervals = len(road.s), len(road.curvature)
     n, course, v = (ca.SX.sym(name, nodes) for name in ("n", "course", "v"))
@@ -157,7 +157,7 @@ def _transcribe(
     dt = ds / vm
 
     # The tyre: its side force stands askew by `tilt`, and the circle leaves it what push does not use.
-    grip = limits.grip * (road.grip if road.closed else (road.grip[:-1] + road.grip[1:]) / 2)
+    grip = limits.grip * _interval_grip(road)
     bias = ca.if_else(push > 0, limits.drive_bias, limits.brake_bias)
     circle = ca.sqrt(ca.DM(grip) ** 2 - (bias * push) ** 2)
     side = circle * (1.27 * slip - 0.04 * slip**3 - 0.23 * slip**5)
@@ -177,37 +177,58 @@ def _transcribe(
         across - limits.max_curvature * vm**2,
         -across - limits.max_curvature * vm**2,
     ]
-    low = np.concatenate([np.zeros(3 * intervals), np.full(4 * intervals, -np.inf)])
-    high = np.zeros(7 * intervals)
-    if np.isfinite(limits.max_curvature_rate):
-        bend0, bend1 = (
-            (bend, ca.vertcat(bend[1:], bend[0])) if road.closed else (bend[:-1], bend[1:])
-        )
-        most = limits.max_curvature_rate * (dt if road.closed else dt[:-1])
-        within += [bend1 - bend0 - most, bend0 - bend1 - most]
-        low = np.concatenate([low, np.full(2 * bend0.numel(), -np.inf)])
-        high = np.concatenate([high, np.zeros(2 * bend0.numel())])
+    for values, rate in ((bend, limits.max_curvature_rate), (slip, limits.slip_rate)):
+        if np.isfinite(rate):
+            (before, after), (dt0, dt1) = ends(values), ends(dt)
+            most = rate * (dt0 + dt1) / 2
+            within += [after - before - most, before - after - most]
+    free = sum(part.numel() for part in within)
+    low = np.concatenate([np.zeros(3 * intervals), np.full(free, -np.inf)])
+    high = np.zeros(3 * intervals + free)
     problem = {
         "x": ca.vertcat(n, course, v, push, slip),
         "f": ca.sum1(dt),
         "g": ca.vertcat(*equal, *within),
     }
-    return problem, low, high, 3 * intervals
+    return problem, low, high
+
+
+def _interval_grip(road: RoadSamples) -> Array:
+    """Grip of each interval: the worse of its ends, so that no patch of ice is cut short."""
+    return np.minimum(road.grip, np.roll(road.grip, -1))[: len(road.curvature)]
 
 
 def _smooth(ca: ModuleType, speed: Array, values: Array, at: Any) -> Any:
-    """A table over speed as a polynomial: IPOPT wants second derivatives."""
-    fit = np.polynomial.Polynomial.fit(speed / speed[-1], values, 9, domain=[-1, 1])
-    result = ca.SX.zeros(at.shape)
-    for coefficient in fit.coef[::-1]:
-        result = result * (at / speed[-1]) + float(coefficient)
+    """A table over speed as a sum of rounded hinges: IPOPT wants second derivatives."""
+    knots = _knots(speed, values, 1e-3 * float(np.ptp(values)) + 1e-9)
+    slopes = np.diff(values[knots]) / np.diff(speed[knots])
+    result = float(values[0]) + float(slopes[0]) * at
+    radius = 0.003 * speed[-1]
+    for knot, change in zip(speed[knots[1:-1]], np.diff(slopes), strict=True):
+        result += float(change) / 2 * (at - knot + ca.sqrt((at - knot) ** 2 + radius**2))
     return result
+
+
+def _knots(speed: Array, values: Array, tolerance: float) -> list[int]:
+    """Samples whose straight joints stay within `tolerance` of the table; greedy, left to right."""
+    knots = [0]
+    while knots[-1] < len(speed) - 1:
+        first = knots[-1]
+        last = first + 1
+        while last + 1 < len(speed):
+            inside = slice(first, last + 2)
+            chord = np.interp(speed[inside], speed[[first, last + 1]], values[[first, last + 1]])
+            if np.abs(chord - values[inside]).max() > tolerance:
+                break
+            last += 1
+        knots.append(last)
+    return knots
 
 
 def _bounds(road: RoadSamples, limits: CarLimits) -> tuple[Array, Array]:
     """Lowest and highest value of every variable."""
     nodes, intervals = len(road.s), len(road.curvature)
-    grip = limits.grip * (road.grip if road.closed else (road.grip[:-1] + road.grip[1:]) / 2)
+    grip = limits.grip * _interval_grip(road)
     slowest = np.full(nodes, 0.02)
     fastest = np.full(nodes, limits.last_speed)
     if not road.closed:

@@ -92,11 +92,26 @@ def choose(mask: Tensor, yes: Places, no: Places) -> Places:
 
 def read(looks: Looks, look: Tensor, places: Places, colour: bool) -> Tensor:
     """Pixels (B, R, G * GROUP, 3 or 1) uint8 of the places of groups, each picture in its own look."""
+    return unpack(read_raw(looks, look, places, colour))
+
+
+def read_raw(looks: Looks, look: Tensor, places: Places, colour: bool) -> Tensor:
+    """Raw pixels (B, R, G * GROUP) of the places of groups, each picture in its own look.
+
+    Colour is packed into int32, gray is uint8; `unpack` makes them channels.
+    """
     atlas = looks.colour if colour else looks.gray
     index = _indices(places)
     index += (look * (ROWS * WIDTH)).to(torch.int32).view(-1, 1, 1, 1)
-    pixels = atlas.index_select(0, index.reshape(-1)).view(*index.shape[:2], -1)
-    if not colour:
+    return atlas.index_select(0, index.reshape(-1)).view(*index.shape[:2], -1)
+
+
+def unpack(pixels: Tensor) -> Tensor:
+    """Raw pixels (..., W) as channels (..., W, 3 or 1) uint8, without copying.
+
+    Kept apart from `read_raw` because a compiler cannot look at one tensor as two types.
+    """
+    if pixels.dtype == torch.uint8:
         return pixels.unsqueeze(-1)
     return pixels.unsqueeze(-1).view(torch.uint8)[..., :3]
 

@@ -7,9 +7,9 @@
     slope        downward slope of a row's ray: metres down per metre on  (B, R)
     distance     ground distance ahead at which a row's ray lands         (B, R)
 
-The ground is a surface whose height, within one picture, depends on the distance ahead alone; hills
-then cost one number per row. A row's pixels all lie at one distance ahead, spread to the sides, so a
-pixel's ground point is linear in its column.
+The ground is a surface whose height, within one picture, depends on the distance ahead alone;
+hills then cost one number per row. A row's pixels all lie at one distance ahead, spread to the
+sides, so a pixel's ground point is linear in its column.
 """
 
 import math
@@ -60,8 +60,8 @@ def draw_forward(
         fields: Road coordinates of the ground.
         looks: Atlases to draw with.
         view: Where the pictures are taken from.
-        pitch_play: How far any picture's mounting pitch may differ from the configured one, radians;
-            fixes which rows can be sky and which ground.
+        pitch_play: How far any picture's mounting pitch may differ from the configured one,
+            radians; fixes which rows can be sky and which ground.
     """
     places = look_forward(config, fields, view, pitch_play=pitch_play)
     return read(looks, view.look, places, config.colour)[:, :, : config.width]
@@ -73,7 +73,8 @@ def look_forward(
     """Where in its atlas each group of a picture's pixels reads (B, height, G)."""
     height = config.height
     focal = height / 2 / math.tan(math.radians(config.fov) / 2)
-    play = pitch_play + 2 * fields.steepest  # the car may climb while the land falls, and the reverse
+    # The car may climb while the land falls, and the reverse: twice the steepest slope.
+    play = pitch_play + 2 * fields.steepest
     slack = math.tan(min(play, 1.2)) * focal * 1.3 + (1.0 if play else 0.0)
     horizon = height / 2 - focal * math.tan(math.radians(config.pitch))
     first_ground = min(max(math.floor(horizon - slack), 0), height)
@@ -153,7 +154,8 @@ def _ground(
         seen = (slope > 0).to(torch.float32)
     distance = torch.minimum(distance, longest)
     lateral = distance / rays.forward[:, first:] / view.zoom.unsqueeze(-1)
-    fx, fy = torch.cos(view.heading).unsqueeze(-1) * scale, torch.sin(view.heading).unsqueeze(-1) * scale
+    fx = torch.cos(view.heading).unsqueeze(-1) * scale
+    fy = torch.sin(view.heading).unsqueeze(-1) * scale
     # Ground point in grid cells: at + side * right.
     at_x = (view.x.unsqueeze(-1) - left) * scale + distance * fx
     at_y = (view.y.unsqueeze(-1) - bottom) * scale + distance * fy

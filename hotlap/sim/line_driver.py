@@ -157,7 +157,8 @@ class LineDriver:
         next_side = (share * next_speed) ** 2 * next_bend
         rear = car.peak_slip_rear * tilt * self._slip(next_side / circle)
         beta_line = car.lr * next_bend - rear
-        yaw = side / v + config.slip_gain * (beta - beta_line)
+        beta_soon = beta + config.delay * (side / v - r)
+        yaw = side / v + config.slip_gain * (beta_soon - beta_line)
         turning = config.yaw_gain * (yaw - r)
         # Side force of the front axle: its share of the side, and what turns the body.
         front = side * (car.lr / car.wheelbase) + turning * car.yaw_inertia / (car.mass * car.wheelbase)

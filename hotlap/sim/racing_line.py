@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 
 from hotlap.sim.box_programme import solve_box_programme
 from hotlap.sim.speed_profile import CarLimits, LineShape, speed_profile
@@ -80,15 +81,10 @@ def sample_road(track: Track, spacing: float, half_width: float) -> RoadSamples:
     length = along[-1]
     intervals = max(8, round(length / spacing))
     ends = np.linspace(0.0, length, intervals + 1)
-    middle = (along[1:] + along[:-1]) / 2
-    direction = np.unwrap(np.arctan2(steps[:, 1], steps[:, 0]))
-    if track.closed:
-        gap = (direction[0] - direction[-1] + np.pi) % (2 * np.pi) - np.pi
-        turn = direction[-1] + gap - direction[0]
-        middle = np.concatenate([middle - length, middle, middle + length])
-        direction = np.concatenate([direction - turn, direction, direction + turn])
-    # Heading from the segments' middles: integrating the curvature gives the turn back exactly.
-    heading = np.interp(ends, middle, direction)
+    # Splines, because the corners of a polyline would show up as noise in the curvature.
+    curve = CubicSpline(along, points, bc_type="periodic" if track.closed else "natural")
+    tangent = curve(ends, 1)
+    heading = np.unwrap(np.arctan2(tangent[:, 1], tangent[:, 0]))
     keep = slice(None, -1) if track.closed else slice(None)
 
     def resample(values: Array) -> Array:
@@ -101,7 +97,7 @@ def sample_road(track: Track, spacing: float, half_width: float) -> RoadSamples:
         low[:2], high[:2] = track.starts[0].n - 1e-3, track.starts[0].n + 1e-3
     return RoadSamples(
         s=ends[keep],
-        xy=np.column_stack([resample(track.xy[:, 0]), resample(track.xy[:, 1])]),
+        xy=curve(ends)[keep],
         heading=heading[keep],
         curvature=curvature,
         low=low,
@@ -208,10 +204,10 @@ def improve_line(road: RoadSamples, limits: CarLimits) -> Array:
     return best
 
 
-def _flatter(road: RoadSamples, n: Array, power: float) -> Array:
+def _flatter(road: RoadSamples, n: Array, power: float, thrift: float) -> Array:
     """One Newton step towards the least integral of |curvature|^power, with some care for length."""
     bend, ds = _bend_and_length(road, n)
-    length_price = np.mean(np.abs(bend)) ** 2 / road.spacing
+    length_price = thrift * np.mean(np.abs(bend)) ** 2 / road.spacing
     weight = _around(road, ds) * (bend**2 + GENTLE**2) ** (power / 2 - 1)
     scale = weight.mean()
     weight = weight / scale

@@ -53,6 +53,8 @@ class CarLimits:
     """The same, braking."""
     peak_slip: float
     """Slip angle of the largest side force (the mean of the axles), rad."""
+    slip_rate: float
+    """Fastest change of slip, 1/s; inf for a car that turns at once."""
     blend_speed: float
     """Speed below which tyres slip more than their angle says, m/s."""
     max_curvature: float
@@ -104,6 +106,7 @@ def limits_of(vehicle: VehicleConfig, grip: float = 1.0) -> CarLimits:
         drive_bias=_bias(vehicle.front_drive, front_load) if slipping else 1.0,
         brake_bias=_bias(vehicle.front_brake, front_load) if slipping else 1.0,
         peak_slip=0.5 * (vehicle.peak_slip_front + vehicle.peak_slip_rear) if slipping else 0.0,
+        slip_rate=_slip_rate(vehicle) if slipping else math.inf,
         blend_speed=vehicle.blend_speed,
         max_curvature=math.tan(vehicle.max_steer) / vehicle.wheelbase,
         max_curvature_rate=vehicle.steer_rate / vehicle.wheelbase,
@@ -114,6 +117,19 @@ def limits_of(vehicle: VehicleConfig, grip: float = 1.0) -> CarLimits:
 def _bias(share: float, load: float) -> float:
     """How much sooner the busier axle slides than a car whose force is shared like its load."""
     return max(share / load, (1.0 - share) / (1.0 - load))
+
+
+def _slip_rate(vehicle: VehicleConfig) -> float:
+    """How fast the car can swap its slip from one side to the other.
+
+    The front tyres do so at once. The rear ones have to wait for the body, which the front axle turns
+    with at most mu g lf lr / (wheelbase gyration^2): from rest to rest through twice the slip angle.
+    The axles' mean swaps in half that time.
+    """
+    lever = vehicle.lf * vehicle.lr / vehicle.wheelbase * vehicle.mass / vehicle.yaw_inertia
+    turn = vehicle.mu * vehicle.gravity * lever
+    swap = 2.0 * math.sqrt(2.0 * vehicle.peak_slip_rear / turn)
+    return 2.0 / (0.5 * swap)
 
 
 def slip_of_force(force: Array) -> Array:
@@ -204,9 +220,14 @@ class _Passes:
             engine = most[cell] + part * (most[cell + 1] - most[cell])
             resist = drag[cell] + part * (drag[cell + 1] - drag[cell])
             side = u * u * self.bend[i]
-            used = min(side / self.grip[i], 1.0)
-            slipping = side * pull[int(used * 64.0)]
-            free = self.grip[i] * math.sqrt(1.0 - used * used) / bias[direction]
-            return min(engine - direction * slipping, free) - direction * resist
+            grip = self.grip[i]
+            disc = math.sqrt(max(grip * grip - side * side, 0.0)) / bias[direction]
+            if direction == -1:  # tilted tyres help the brakes, which seldom need it
+                return min(engine, disc) + resist
+            circle = math.sqrt(max(grip * grip - (bias[1] * engine) ** 2, 1e-9))
+            used = 64.0 * min(side / circle, 1.0)
+            place = min(int(used), 63)
+            tilt = pull[place] + (used - place) * (pull[place + 1] - pull[place])
+            return min(engine - side * tilt, disc) - resist
 
         return gain

@@ -17,6 +17,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from hotlap.config.tasks import DonkeyConfig
+from hotlap.sim.atlas import unpack
 from hotlap.sim.fields import survey
 from hotlap.sim.lidar import cast_road, wall_limits
 from hotlap.sim.random import Stream, make_key, uniform
@@ -200,7 +201,7 @@ class DonkeyTask(Task):
     # --- the senses ----------------------------------------------------------------------------
 
     def observe(self, state: State) -> Tensor:
-        """A picture (B, 1, H, W, C) or numbers (B, 1, K)."""
+        """A raw picture (B, 1, H, W) or numbers (B, 1, K)."""
         if self.camera is not None:
             return self.camera.draw(state, self.vehicle.body_offset).unsqueeze(1)
         car, place = state["car"], state["place"]
@@ -217,6 +218,10 @@ class DonkeyTask(Task):
         ]
         ahead = curvature_ahead(self.roads, state["road"], place["s"], self.preview)
         return torch.cat([torch.stack(motion + road_sense, -1), ahead], -1)
+
+    def present(self, observed: Tensor) -> Tensor:
+        """A picture (B, 1, H, W, C) or numbers (B, 1, K)."""
+        return observed if self.camera is None else unpack(observed)
 
     def _lidar(self, state: State) -> Tensor:
         """Ranges (B, 1, beams) as shares of the longest."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.sensors import CameraConfig
-from hotlap.sim.atlas import read
+from hotlap.sim.atlas import read_raw
 from hotlap.sim.camera import View, look_forward
 from hotlap.sim.fields import survey
 from hotlap.sim.looks import make_looks
@@ -54,7 +54,7 @@ class RoadCamera:
         return draw_camera(self.ranges, key) | {"look": self.first_look[road] + look}
 
     def draw(self, state: State, body_offset: float) -> Tensor:
-        """Pictures (B, height, width, channels) from the first car of each environment."""
+        """Raw pictures (B, height, width) from the first car of each environment (see `atlas.unpack`)."""
         view = self._view(state, body_offset)
         batch = len(view.x)
         if view.x.is_cuda or batch <= CHUNK:
@@ -64,7 +64,7 @@ class RoadCamera:
 
     def _draw(self, view: View) -> Tensor:
         places = self._look(self.config, self.fields, view, pitch_play=self._play)
-        return read(self.looks, view.look, places, self.config.colour)[:, :, : self.config.width]
+        return read_raw(self.looks, view.look, places, self.config.colour)[:, :, : self.config.width]
 
     def _view(self, state: State, body_offset: float) -> View:
         """Where each picture is taken from."""

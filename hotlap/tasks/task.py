@@ -63,7 +63,11 @@ class Task(ABC):
 
     @abstractmethod
     def observe(self, state: State) -> Tensor:
-        """What each seat sees (B, S, ...)."""
+        """What each seat sees (B, S, ...), perhaps packed."""
+
+    def present(self, observed: Tensor) -> Tensor:
+        """What `observe` returned, in the shape and type of the observation space; costs nothing."""
+        return observed
 
     @property
     def bytes_per_env(self) -> int:

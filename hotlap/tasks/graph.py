@@ -1,0 +1,60 @@
+"""A turn captured once as a CUDA graph and replayed.
+
+Launching a step's kernels one by one takes longer than running them; a replay launches them all at
+once. Inputs and outputs live at fixed addresses, so what a replay returns is overwritten by the next
+one: `BatchEnv` copies what its callers may keep.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hotlap.tasks.task import State, map_tree
+
+WARM_UPS = 3
+
+
+class GraphedTurn:
+    """Plays turns by replaying a graph of `turn`.
+
+    Args:
+        turn: Takes a state and actions, returns what was played, the state after it, and what is seen.
+    """
+
+    def __init__(self, turn: Callable[[State, Tensor], tuple[Any, State, Tensor]]) -> None:
+        self._turn = turn
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._state: State = {}
+        self._action = torch.empty(0)
+        self._result: tuple[Any, State, Tensor] | None = None
+
+    def __call__(self, state: State, action: Tensor) -> tuple[Any, State, Tensor]:
+        """One turn; the results are overwritten by the next."""
+        if self._graph is None:
+            self._capture(state, action)
+        if state is not self._state:
+            map_tree(lambda kept, new: kept.copy_(new), self._state, state)
+        self._action.copy_(action)
+        assert self._graph is not None and self._result is not None
+        self._graph.replay()
+        return self._result
+
+    def _capture(self, state: State, action: Tensor) -> None:
+        self._state = map_tree(torch.clone, state)
+        self._action = action.clone()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UPS):
+                self._turn(self._state, self._action)
+        torch.cuda.current_stream().wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            played, begun, observation = self._turn(self._state, self._action)
+            # What a turn passes through unchanged is the kept state itself: copy it before that moves on.
+            played = replace(played, state=map_tree(torch.clone, played.state))
+            map_tree(lambda kept, new: kept.copy_(new), self._state, begun)
+        self._result = (played, self._state, observation)
