@@ -19,10 +19,12 @@ import torch
 from torch import Tensor
 
 from hotlap.config.sensors import CameraConfig
-from hotlap.sim.atlas import GROUP, Places, choose, read, road_places, sky_places
+from hotlap.sim.atlas import GROUP, Places, choose, read_raw, road_places, sky_places, unpack
 from hotlap.sim.fields import Fields
-from hotlap.sim.ground import GroundRows, road_coordinates
+from hotlap.sim.ground import GroundRows, land_height, road_coordinates
 from hotlap.sim.looks import Looks
+from hotlap.sim.silhouettes import Bands, Lens, Scan
+from hotlap.sim.uprights import Uprights, find_uprights, paint_bands
 
 PROFILE_POINTS = 24
 
@@ -51,7 +53,13 @@ class View:
 
 
 def draw_forward(
-    config: CameraConfig, fields: Fields, looks: Looks, view: View, *, pitch_play: float = 0.0
+    config: CameraConfig,
+    fields: Fields,
+    looks: Looks,
+    view: View,
+    *,
+    pitch_play: float = 0.0,
+    uprights: Uprights | None = None,
 ) -> Tensor:
     """Pictures (B, height, width, 3 or 1), uint8.
 
@@ -62,15 +70,31 @@ def draw_forward(
         view: Where the pictures are taken from.
         pitch_play: How far any picture's mounting pitch may differ from the configured one,
             radians; fixes which rows can be sky and which ground.
+        uprights: What stands on the ground, if anything.
     """
-    places = look_forward(config, fields, view, pitch_play=pitch_play)
-    return read(looks, view.look, places, config.colour)[:, :, : config.width]
+    places, bands = look_around(config, fields, view, uprights, pitch_play=pitch_play)
+    pixels = read_raw(looks, view.look, places, config.colour)
+    for band in bands:
+        pixels = paint_bands(looks, view.look, band, pixels)
+    return unpack(pixels)[:, :, : config.width]
 
 
 def look_forward(
     config: CameraConfig, fields: Fields, view: View, *, pitch_play: float = 0.0
 ) -> Places:
     """Where in its atlas each group of a picture's pixels reads (B, height, G)."""
+    return look_around(config, fields, view, None, pitch_play=pitch_play)[0]
+
+
+def look_around(
+    config: CameraConfig,
+    fields: Fields,
+    view: View,
+    uprights: Uprights | None,
+    *,
+    pitch_play: float = 0.0,
+) -> tuple[Places, tuple[Bands, ...]]:
+    """The same with the bands of what stands on the ground, to be painted over in their order."""
     height = config.height
     focal = height / 2 / math.tan(math.radians(config.fov) / 2)
     # The car may climb while the land falls, and the reverse: twice the steepest slope.
@@ -86,19 +110,36 @@ def look_forward(
     row = torch.arange(height, device=device, dtype=torch.float32)
     down = (row + 0.5 - height / 2) / focal  # (R,)
     rays = _rays(view, down)
-    bands: list[Places] = []
+    parts: list[Places] = []
+    bands: tuple[Bands, ...] = ()
     if first_ground < height:
-        ground, seen = _ground(fields, view, rays, right, first_ground, focal, config.far)
+        ground, scan = _ground(fields, view, rays, right, first_ground, focal, config.far)
+        if uprights is not None:
+            eye = (view.x, view.y, view.z + view.up, view.heading)
+            lens = _lens(config, view, focal)
+            bands = find_uprights(uprights, fields, view.road, eye, lens, scan)
     if last_sky:
         sky = _sky(view, rays, right, last_sky, focal)
-        bands.append(_rows(sky, 0, min(first_ground, last_sky)))
+        parts.append(_rows(sky, 0, min(first_ground, last_sky)))
     if first_ground < last_sky:
         mixed = last_sky - first_ground
-        mask = seen[:, :mixed].unsqueeze(-1)
-        bands.append(choose(mask, _rows(ground, 0, mixed), _rows(sky, first_ground, last_sky)))
+        mask = scan.seen[:, :mixed].unsqueeze(-1)
+        parts.append(choose(mask, _rows(ground, 0, mixed), _rows(sky, first_ground, last_sky)))
     if last_sky < height:
-        bands.append(_rows(ground, max(last_sky - first_ground, 0), height - first_ground))
-    return tuple(torch.cat(parts, 1) for parts in zip(*bands, strict=True))  # type: ignore[return-value]
+        parts.append(_rows(ground, max(last_sky - first_ground, 0), height - first_ground))
+    return tuple(torch.cat(part, 1) for part in zip(*parts, strict=True)), bands  # type: ignore[return-value]
+
+
+def _lens(config: CameraConfig, view: View, focal: float) -> Lens:
+    """How points become pixels in each picture."""
+    pitch = (view.pitch - torch.atan(view.climb)).unsqueeze(-1)
+    return Lens(
+        sine=torch.sin(pitch),
+        cosine=torch.cos(pitch),
+        focal=focal * view.zoom.unsqueeze(-1),
+        middle_row=config.height / 2 - 0.5,
+        middle_column=config.width / 2 - 0.5,
+    )
 
 
 def _rows(places: Places, start: int, stop: int) -> Places:
@@ -141,8 +182,8 @@ def _ground(
     first: int,
     focal: float,
     far: float,
-) -> tuple[Places, Tensor]:
-    """Places in the road's tile of the rows from `first` on, and which rows see ground (B, R)."""
+) -> tuple[Places, Scan]:
+    """Places in the road's tile of the rows from `first` on, and what those rows know."""
     slope = rays.slope[:, first:]
     grids = fields.grids.index_select(0, view.road)
     left, bottom, scale, columns, rows, half_width = grids.unsqueeze(1).unbind(-1)  # (B, 1)
@@ -162,7 +203,8 @@ def _ground(
     points = GroundRows(at_x, at_y, lateral * fy, -lateral * fx, columns, rows)
     first_cell = fields.first.index_select(0, view.road)
     coordinates = road_coordinates(fields, first_cell, points, right, 1.0 / focal)
-    return road_places(*coordinates), seen
+    scan = Scan(coordinates[0], coordinates[3], distance, slope, seen, first)
+    return road_places(*coordinates), scan
 
 
 def _land_on_hills(
@@ -175,7 +217,9 @@ def _land_on_hills(
     """
     share = torch.linspace(0.0, 1.0, PROFILE_POINTS, device=slope.device)
     ahead = longest * 0.004 * (250.0**share)  # (B, M), 0.4 % to 100 % of the longest distance
-    height = _land_height(fields, view, ahead)
+    x = view.x.unsqueeze(-1) + ahead * torch.cos(view.heading).unsqueeze(-1)
+    y = view.y.unsqueeze(-1) + ahead * torch.sin(view.heading).unsqueeze(-1)
+    height = land_height(fields, view.road, x, y)
     drop = (view.z + view.up).unsqueeze(-1) - height  # how far the land lies below the lens
     lens = view.up.unsqueeze(-1)
     # Slope at which each point is seen; the running minimum is what is not hidden by nearer land.
@@ -192,18 +236,3 @@ def _land_on_hills(
     distance = torch.minimum(torch.maximum(distance, near), far_)
     seen = (slope >= reach[:, -1:]).to(torch.float32)
     return distance, seen
-
-
-def _land_height(fields: Fields, view: View, ahead: Tensor) -> Tensor:
-    """Height of the land straight ahead of each picture at distances (B, M)."""
-    grids = fields.grids.index_select(0, view.road)
-    left, bottom, scale, columns, rows, _ = grids.unsqueeze(1).unbind(-1)
-    x = view.x.unsqueeze(-1) + ahead * torch.cos(view.heading).unsqueeze(-1)
-    y = view.y.unsqueeze(-1) + ahead * torch.sin(view.heading).unsqueeze(-1)
-    gx = torch.minimum(((x - left) * scale).clamp(min=0.0), columns - 0.001)
-    gy = torch.minimum(((y - bottom) * scale).clamp(min=0.0), rows - 0.001)
-    cell_x, cell_y = torch.floor(gx), torch.floor(gy)
-    u, v = gx - cell_x, gy - cell_y
-    cell = (cell_y * columns + cell_x).to(torch.int32) + fields.first[view.road].unsqueeze(-1)
-    a, b, c, d = fields.heights.index_select(0, cell.reshape(-1)).view(*cell.shape, 4).unbind(-1)
-    return a + b * u + (c + d * u) * v

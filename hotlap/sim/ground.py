@@ -94,3 +94,16 @@ def road_coordinates(
         )
 
     return *along(q0, q_u, q_v, q_uv), *along(p0, p_u, p_v, p_uv)
+
+
+def land_height(fields: Fields, road: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Height of the land at points (B, M) of tracks (B,), metres; 0 where all is flat."""
+    if not fields.steepest:
+        return torch.zeros_like(x)
+    grids = fields.grids.index_select(0, road)
+    left, bottom, scale, columns, rows, _ = grids.unsqueeze(1).unbind(-1)
+    first_cell = fields.first.index_select(0, road).unsqueeze(-1)
+    gx, gy = (x - left) * scale, (y - bottom) * scale
+    cell, u, v = locate_cells(gx, gy, columns, rows, first_cell)
+    a, b, c, d = fields.heights.index_select(0, cell.reshape(-1)).view(*cell.shape, 4).unbind(-1)
+    return a + b * u + (c + d * u) * v

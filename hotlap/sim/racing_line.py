@@ -4,13 +4,13 @@
     n          offset of the line to the left of it, m               (K,)
     curvature  of the driven line, 1/m, left positive                (K,)
 
-`quick_line` flattens the curvature: a few Newton steps on the integral of |curvature|^p, p rising from
-2 to 6, each a quadratic programme within the road's edges; the speed profile picks the fastest line
-met on the way. It takes some tens of milliseconds and comes within a few percent of the optimum that
+`quick_line` flattens the curvature: a few Newton steps on the integral of |curvature|^p plus a price on
+length, each a quadratic programme within the road's edges; the speed profile picks the fastest line met
+on the way. It takes about a tenth of a second and comes within some percent of the optimum that
 `hotlap.evaluation.lap_limit` solves for (`docs/lap_limit.md`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,10 @@ from hotlap.sim.tracks.track import Track
 Array = NDArray[np.float64]
 FOLD = 0.8
 """How near a line may come to the reference line's centre of curvature, where s would stand still."""
-POWERS = (2, 2, 3, 4, 4, 6, 6)
+POWERS = (2, 2, 2, 3, 4)
 """Powers of curvature in turn: 2 bends least overall, higher ones spare the tightest places."""
+THRIFTS = (3.0, 10.0, 30.0)
+"""How dear length is beside curvature: a hairpin wants a short way, a fast bend a wide one."""
 GENTLE = 0.05
 """Curvature (1/m) below which the steering is as good as straight."""
 
@@ -192,15 +194,25 @@ def _heading_error(road: RoadSamples, n: Array) -> Array:
     return np.arctan2(slope, 1 - n * bend)
 
 
+def slower_line(track: Track, line: RacingLine, limits: CarLimits, grip_share: float) -> RacingLine:
+    """The same path, driven as if there were less grip: what is left is room for corrections."""
+    road = sample_road(track, track.length / max(1, len(line.s) - (not track.closed)), 0.0)
+    cautious = replace(limits, grip=grip_share * limits.grip)
+    speed, time = profile_of(road, line.n, cautious)
+    return replace(line, speed=speed, time=time)
+
+
 def improve_line(road: RoadSamples, limits: CarLimits) -> Array:
-    """Offsets of a fast line: the best of those met while flattening the curvature's peaks."""
-    n = (road.low + road.high) / 2
-    best, best_time = n, profile_of(road, n, limits)[1]
-    for power in POWERS:
-        n = _flatter(road, n, power)
-        time = profile_of(road, n, limits)[1]
-        if time < best_time:
-            best, best_time = n, time
+    """Offsets of a fast line: the best of those met while flattening the curvature."""
+    middle = (road.low + road.high) / 2
+    best, best_time = middle, profile_of(road, middle, limits)[1]
+    for thrift in THRIFTS:
+        n = middle
+        for power in POWERS:
+            n = _flatter(road, n, power, thrift)
+            time = profile_of(road, n, limits)[1]
+            if time < best_time:
+                best, best_time = n, time
     return best
 
 

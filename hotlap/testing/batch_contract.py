@@ -13,16 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hotlap.sim.random import make_key, uniform
-from hotlap.tasks.batch import BatchEnv, Step
+from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.task import Task, map_tree
+from hotlap.testing.batch_play import Log, actions_at, apart, flat, play
 from hotlap.testing.contract import expect
 
 MakeBatch = Callable[[int, int, Tensor], BatchEnv]
-Log = dict[str, Tensor]
 FEW, MANY = 7, 64
-PIXELS = 0.01
-"""Share of a picture's pixels that may differ between batches: a rounding moves an edge by one."""
 
 
 def check_batch_env(
@@ -55,7 +52,7 @@ def check_batch_env(
     batch = make_batch(FEW, seed, who)
     _check_shapes(batch)
     _check_seeding(make_batch, seed, who, seeds_matter)
-    log = _play(batch, steps)
+    log = play(batch, steps)
     _check_books(batch.task, log)
     _check_independence(make_batch, seed, steps, tolerance, log)
     _check_beginnings(make_batch(FEW, seed, who), log, tolerance)
@@ -72,83 +69,9 @@ def check_batch_env(
     ]
 
 
-# --- playing ---------------------------------------------------------------------------------
-
-
-def _actions(task: Task, who: Tensor, t: int) -> Tensor:
-    """Random actions (B, A) or (B, S, A), the same for an identity in any batch."""
-    shape = task.action_space.shape
-    count = task.seats * int(np.prod(shape))
-    draws = uniform(make_key(who, 0xAC7, t), count).view(len(who), task.seats, *shape)
-    low, high = (
-        torch.as_tensor(np.clip(bound, -1e3, 1e3), device=who.device)
-        for bound in (task.action_space.low, task.action_space.high)
-    )
-    actions = low + (high - low) * draws
-    return actions.squeeze(1) if task.seats == 1 else actions
-
-
-def _play(batch: BatchEnv, steps: int, begin: bool = True) -> Log:
-    """Play on, from the beginning if asked; what came back at every step."""
-    if begin:
-        batch.reset()
-    rows = []
-    for _ in range(steps):
-        clock = batch.save_state()["steps"]
-        rows.append(_row(batch.step(_actions(batch.task, batch.who, clock))))
-    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
-
-
-def _row(step: Step) -> Log:
-    return {
-        "observation": step.observation,
-        "reward": step.reward,
-        "sum of terms": torch.stack(list(step.terms.values())).sum(0),
-        "terminated": step.terminated,
-        "truncated": step.truncated,
-        "episode_return": step.episode_return,
-        "episode_length": step.episode_length,
-    }
-
-
-def _flat(tree: Any, path: str = "") -> dict[str, Tensor]:
-    """Every tensor of nested dicts with the way to it."""
-    if not isinstance(tree, dict):
-        return {path: tree}
-    return {
-        name: leaf
-        for key, branch in tree.items()
-        for name, leaf in _flat(branch, f"{path}/{key}" if path else key).items()
-    }
-
-
-# --- comparing -------------------------------------------------------------------------------
-
-
-def _apart(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float) -> str | None:
-    """The first tensor that differs by more than the tolerance (0: at all), and by how much."""
-    for name, a in one.items():
-        b = other[name]
-        if tolerance == 0 or a.dtype == torch.bool:
-            if not torch.equal(a, b):
-                return f"{name}: {int((a != b).sum())} of {a.numel()} entries differ"
-        elif a.dtype.is_floating_point:
-            if not torch.allclose(a, b, rtol=tolerance, atol=tolerance):
-                return f"{name}: up to {float((a - b).abs().max()):.3g} apart"
-        elif name == "observation":
-            if float((a != b).float().mean()) > PIXELS:
-                return f"{name}: {float((a != b).float().mean()):.1%} of the entries differ"
-        elif not torch.equal(a, b):
-            return f"{name}: {int((a != b).sum())} of {a.numel()} entries differ"
-    return None
-
-
 def _expect_same(one: Any, other: Any, tolerance: float, expected: str, advice: str) -> None:
-    found = _apart(_flat(one), _flat(other), tolerance)
+    found = apart(flat(one), flat(other), tolerance)
     expect(found is None, expected, found, advice)
-
-
-# --- the promises ----------------------------------------------------------------------------
 
 
 def _check_shapes(batch: BatchEnv) -> None:
@@ -163,7 +86,7 @@ def _check_shapes(batch: BatchEnv) -> None:
         f"{seen.dtype} of shape {tuple(seen.shape)}",
         "Task.present must return what the observation space says.",
     )
-    step = batch.step(_actions(task, batch.who, 0))
+    step = batch.step(actions_at(task, batch.who, 0))
     for name, shape in {"reward": seats, "terminated": (), "truncated": ()}.items():
         found = tuple(getattr(step, name).shape)
         expect(found == (batch.num_envs, *shape), f"{name} (B, ...) of {shape}", found, "")
@@ -172,12 +95,12 @@ def _check_shapes(batch: BatchEnv) -> None:
 def _check_seeding(make_batch: MakeBatch, seed: int, who: Tensor, seeds_matter: bool) -> None:
     begun = [make_batch(len(who), number, who) for number in (seed, seed, seed + 1)]
     seen = [batch.reset() for batch in begun]
-    worlds = [_flat(batch.world) | {"observation": o} for batch, o in zip(begun, seen, strict=True)]
+    worlds = [flat(batch.world) | {"observation": o} for batch, o in zip(begun, seen, strict=True)]
     advice = "Draw with keys made of (seed, who, episode) alone."
-    found = _apart(worlds[0], worlds[1], 0)
+    found = apart(worlds[0], worlds[1], 0)
     expect(found is None, "the same seed to begin the same in every bit", found, advice)
     drawn = {name: leaf for name, leaf in worlds[0].items() if name.rpartition("/")[2] != "key"}
-    other = _apart(drawn, worlds[2], 0) is not None
+    other = apart(drawn, worlds[2], 0) is not None
     expect(other or not seeds_matter, "another seed to begin otherwise", "the same", advice)
 
 
@@ -218,19 +141,17 @@ def _check_independence(
         ("in the opposite order", turned, turned),
         *((f"{i} alone", torch.tensor([i]), torch.tensor([0])) for i in (0, FEW - 1)),
     ]
-    advice = "Look for sums over the batch, draws from a shared generator, or state that is not (B, ...)."
+    advice = "Look for sums over the batch, a shared generator, or state that is not (B, ...)."
     few = make_batch(FEW, seed, torch.arange(FEW))
     few.reset()
     for name, who, rows in cases:
         batch = make_batch(len(who), seed, who)
         batch.reset()
         mine = who[rows]
-        begun = [
-            {path: leaf[index] for path, leaf in _flat(b.world).items()}
-            for b, index in ((few, mine), (batch, rows))
-        ]
-        _expect_same(*begun, tolerance, f"environments {name} to begin the same", advice)
-        there = {key: value[:, rows] for key, value in _play(batch, steps).items()}
+        here = {path: leaf[mine] for path, leaf in flat(few.world).items()}
+        there = {path: leaf[rows] for path, leaf in flat(batch.world).items()}
+        _expect_same(here, there, tolerance, f"environments {name} to begin the same", advice)
+        there = {key: value[:, rows] for key, value in play(batch, steps).items()}
         here = {key: value[:, mine] for key, value in log.items()}
         _expect_same(here, there, tolerance, f"environments {name} to go the same way", advice)
 
@@ -239,10 +160,10 @@ def _check_beginnings(batch: BatchEnv, log: Log, tolerance: float) -> None:
     """At the first ending: the new episode's first observation, and the old one's last."""
     done = log["terminated"] | log["truncated"]
     t = int(done.any(1).nonzero()[0])
-    index = done[t].nonzero().squeeze(-1)
-    _play(batch, t)
+    index = done[t].nonzero().squeeze(-1).to(batch.task.device)
+    play(batch, t)
     before, task = batch.world, batch.task
-    action = _actions(task, batch.who, t)
+    action = actions_at(task, batch.who, t)
     batch_wide = action.view(len(action), task.seats, *task.action_space.shape)
     outcome = task.advance(before, batch_wide)
     chosen = map_tree(lambda leaf: leaf[index], outcome.state)
@@ -274,10 +195,10 @@ def _present(task: Task, world: Any) -> Tensor:
 def _check_masked_reset(make_batch: MakeBatch, seed: int, who: Tensor) -> None:
     plain, masked = make_batch(len(who), seed, who), make_batch(len(who), seed, who)
     for batch in (plain, masked):
-        _play(batch, 3)
+        play(batch, 3)
     masked.reset(mask=who == 2)
     others = who[who != 2]
-    logs = [_play(batch, 10, begin=False) for batch in (plain, masked)]
+    logs = [play(batch, 10, first=3) for batch in (plain, masked)]
     here, there = ({k: v[:, others] for k, v in log.items()} for log in logs)
     advice = "Replace only the rows in the mask."
     _expect_same(here, there, 0, "resetting one environment to change no other bit", advice)
@@ -288,12 +209,12 @@ def _check_masked_reset(make_batch: MakeBatch, seed: int, who: Tensor) -> None:
 
 def _check_saving(make_batch: MakeBatch, seed: int, who: Tensor, steps: int) -> None:
     batch, other = make_batch(len(who), seed, who), make_batch(len(who), seed + 1, who.flip(0))
-    _play(batch, steps // 3)
+    play(batch, steps // 3)
     saved = batch.save_state()
-    log = _play(batch, steps // 2, begin=False)
+    log = play(batch, steps // 2, steps // 3)
     other.reset()
     for again in (batch, other):
         again.load_state(saved)
         advice = "Everything that decides the future must be in the state."
-        replay = _play(again, steps // 2, begin=False)
+        replay = play(again, steps // 2, steps // 3)
         _expect_same(log, replay, 0, "what was saved to go on the same in every bit", advice)

@@ -27,7 +27,7 @@ def expect(holds: bool, expected: str, found: object, advice: str) -> None:
         advice: What to try.
     """
     if not holds:
-        raise ContractError(f"expected {expected}; found {found}. {advice}")
+        raise ContractError(f"expected {expected}; found {found}. {advice}".rstrip())
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Array]]:

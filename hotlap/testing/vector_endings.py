@@ -31,6 +31,7 @@ def first_ending(turns: list[Turn]) -> tuple[int, int]:
 
 
 def check_ending_flags(turns: list[Turn]) -> None:
+    """The task's endings and the clock's are not one and the same flag."""
     endings = [turn for turn in turns if turn.done.any()]
     same = bool(endings) and all((t.terminated == t.truncated).all() for t in endings)
     expect(
@@ -73,6 +74,7 @@ def check_same_step(turns: list[Turn], plan: Plan) -> None:
 
 
 def check_next_step(turns: list[Turn]) -> None:
+    """The step after an ending earns nothing and ends nothing."""
     for t, (turn, after) in enumerate(pairwise(turns)):
         for place in np.flatnonzero(turn.done):
             quiet = after.reward[place] == 0 and not after.done[place]

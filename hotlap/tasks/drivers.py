@@ -1,0 +1,129 @@
+"""Scripted drivers for road tasks: yardsticks, teachers and test pilots.
+
+    centre_line   holds the middle of the road at a modest pace, by offset and heading alone
+    pure_pursuit  steers towards a point of the middle some way ahead, faster where the road is straight
+    racing_line   drives a precomputed fast line at the limit of grip; needs the brakes
+
+They read the true state of the world and answer with actions, batched like everything else.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from hotlap.config.naming import nearest
+from hotlap.sim.line_driver import LineDriver
+from hotlap.sim.racing_line import quick_line
+from hotlap.sim.roads import Place, curvature_ahead, pose_on
+from hotlap.sim.speed_profile import limits_of
+from hotlap.tasks.donkey import DonkeyTask
+from hotlap.tasks.task import State
+
+Driver = Callable[[State], Tensor]
+"""From a task's state to actions (B, A)."""
+
+SIDE_GRIP = 0.35
+"""Share of the grip that the two careful drivers use in a bend."""
+LOOK = 16
+"""Points ahead at which the road's bend is read."""
+
+
+def make_driver(name: str, task: DonkeyTask) -> Driver:
+    """The scripted driver called `name`, for the cars and roads of `task`."""
+    if name not in DRIVERS:
+        raise KeyError(nearest(name, DRIVERS, "driver"))
+    return DRIVERS[name](task)
+
+
+def _middle(place: State) -> Tensor:
+    """Offset of the road's middle from its reference line (B, N)."""
+    return 0.5 * (place["width_left"] - place["width_right"])
+
+
+class _Careful:
+    """What the two careful drivers share: a pace that needs no brakes."""
+
+    def __init__(self, task: DonkeyTask, fastest: float) -> None:
+        self.task = task
+        self.vehicle = task.vehicle
+        self.fastest = fastest
+        self.ahead = torch.linspace(0.0, 3.0, LOOK, device=task.device)
+
+    def pace(self, state: State) -> Tensor:
+        """Speed that the sharpest bend in sight allows (B, N)."""
+        place = state["place"]
+        bend = curvature_ahead(self.task.roads, state["road"], place["s"], self.ahead)
+        # The middle of the road bends differently from its line.
+        bend = bend / (1 - _middle(place).unsqueeze(-1) * bend).clamp(min=0.25)
+        sharpest = bend.abs().amax(-1).clamp(min=1e-3)
+        grip = SIDE_GRIP * self.vehicle.mu * self.vehicle.gravity
+        return torch.sqrt(grip / sharpest).clamp(0.5, self.fastest)
+
+    def action(self, state: State, steer: Tensor) -> Tensor:
+        """Actions (B, 2) that steer to wheel angle `steer` (left positive) at the pace."""
+        car = state["car"]
+        error = self.pace(state) - car["vx"]
+        climb = state["place"]["climb"]
+        throttle = 0.08 * car["vx"] + 0.6 * error + 3.5 * climb
+        low, high = self.task.config.throttle_min, self.task.config.throttle_max
+        turn = (steer / self.vehicle.full_steer).clamp(-1.0, 1.0)
+        return torch.cat([-turn, throttle.clamp(low, high)], -1)
+
+
+class _CentreLine(_Careful):
+    """Steers by the offset from the middle of the road and the heading error."""
+
+    def __init__(self, task: DonkeyTask) -> None:
+        super().__init__(task, fastest=1.6)
+
+    def __call__(self, state: State) -> Tensor:
+        place = state["place"]
+        reach = torch.tensor([0.25], device=self.ahead.device)
+        bend = curvature_ahead(self.task.roads, state["road"], place["s"], reach).squeeze(-1)
+        off = place["n"] - _middle(place)
+        wanted = bend / (1 - place["n"] * bend).clamp(min=0.25)
+        steer = self.vehicle.wheelbase * wanted - 0.9 * place["heading_error"] - 1.4 * off
+        return self.action(state, steer)
+
+
+class _PurePursuit(_Careful):
+    """Steers along the circle that leads to a point of the road's middle ahead."""
+
+    def __init__(self, task: DonkeyTask) -> None:
+        super().__init__(task, fastest=2.4)
+
+    def __call__(self, state: State) -> Tensor:
+        car, place, road = state["car"], state["place"], state["road"]
+        reach = 0.3 + 0.22 * car["vx"].clamp(min=0.0)
+        target_x, target_y, _, _ = pose_on(self.task.roads, road, place["s"] + reach, _middle(place))
+        dx, dy = target_x - car["x"], target_y - car["y"]
+        sideways = torch.cos(car["heading"]) * dy - torch.sin(car["heading"]) * dx
+        bend = 2 * sideways / (dx * dx + dy * dy).clamp(min=1e-4)
+        return self.action(state, torch.atan(self.vehicle.wheelbase * bend))
+
+
+class _RacingLine:
+    """Drives a fast line; needs a task whose throttle goes down to -1, which brakes."""
+
+    def __init__(self, task: DonkeyTask) -> None:
+        if task.config.throttle_min > -1:
+            raise ValueError(
+                f"the racing_line driver brakes: set throttle_min to -1, got {task.config.throttle_min}"
+            )
+        self.task = task
+        limits = limits_of(task.vehicle)
+        lines = [quick_line(track, limits, margin=1.2) for track in task.roads.tracks]
+        self.driver = LineDriver(task.vehicle, task.roads, lines)
+
+    def __call__(self, state: State) -> Tensor:
+        command = self.driver.command(state["road"], Place(**state["place"]), state["car"])
+        steer, throttle, brake = command.unbind(-1)
+        return torch.cat([-steer, throttle - brake], -1)
+
+
+DRIVERS: dict[str, Callable[[DonkeyTask], Driver]] = {
+    "centre_line": _CentreLine,
+    "pure_pursuit": _PurePursuit,
+    "racing_line": _RacingLine,
+}

@@ -1,0 +1,113 @@
+"""The same world on a GPU. Run where there is one; skipped elsewhere."""
+
+import pytest
+import torch
+
+from hotlap.config.sensors import CameraConfig
+from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.drivers import make_driver
+from hotlap.tasks.registry import make_task
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"),
+]
+TRACKS = ("generated_track", "mountain_track", "circuit:3", "waveshare")
+CAMERA = CameraConfig(width=84, height=84)
+
+
+def _actions(steps: int, batch: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(3)
+    drift = torch.randn(steps, batch, 2, generator=generator).cumsum(0) * 0.05
+    return torch.stack([drift[..., 0].clamp(-0.5, 0.5), 0.15 + 0.1 * drift[..., 1].sin()], -1)
+
+
+def test_cpu_and_gpu_drive_alike_for_200_steps() -> None:
+    """Ends of episodes agree exactly, positions within a millimetre, while noise has not grown."""
+    batch, steps = 16, 200
+    actions = _actions(steps, batch)
+    envs = {
+        device: BatchEnv(make_task("donkey-telemetry", device, tracks=TRACKS), batch, seed=5)
+        for device in ("cpu", "cuda")
+    }
+    for env in envs.values():
+        env.reset()
+    for action in actions:
+        cpu, gpu = (env.step(action) for env in envs.values())
+        assert torch.equal(cpu.terminated, gpu.terminated.cpu())
+        assert torch.equal(cpu.metrics["laps"], gpu.metrics["laps"].cpu())
+        torch.testing.assert_close(gpu.metrics["pos"].cpu(), cpu.metrics["pos"], atol=1e-3, rtol=0)
+
+
+def test_random_draws_are_equal_to_the_bit() -> None:
+    """Where episodes begin is decided by integers."""
+    begun = []
+    for device in ("cpu", "cuda"):
+        task = make_task("donkey-telemetry", device, tracks=TRACKS, start="random")
+        who = torch.arange(64, device=device)
+        begun.append(task.begin(9, who, who * 3)["key"].cpu())
+    assert torch.equal(*begun)
+
+
+def test_pictures_agree_between_cpu_and_gpu() -> None:
+    """Fewer than one pixel in a hundred differs by more than two grey levels."""
+    pictures = []
+    for device in ("cpu", "cuda"):
+        task = make_task("donkey", device, tracks=TRACKS, camera=CAMERA, start="random")
+        pictures.append(BatchEnv(task, 32, seed=1).reset().cpu().to(torch.int16))
+    differs = (pictures[0] - pictures[1]).abs() > 2
+    assert differs.float().mean() < 0.01
+
+
+def test_a_captured_step_equals_an_eager_one() -> None:
+    """Compiled and replayed, with episodes that end on the way: same ends, same places."""
+    batch, steps = 64, 150
+    actions = _actions(steps, batch).cuda() * 2
+    settings = {"tracks": TRACKS, "camera": CAMERA, "max_steps": 60}
+    envs = [BatchEnv(make_task("donkey", "cuda", compiled, **settings), batch) for compiled in (False, True)]
+    for env in envs:
+        env.reset()
+    ended = 0
+    for action in actions:
+        eager, graphed = (env.step(action) for env in envs)
+        assert torch.equal(eager.done, graphed.done)
+        torch.testing.assert_close(graphed.metrics["pos"], eager.metrics["pos"], atol=1e-3, rtol=0)
+        if bool(eager.done.any()):
+            ended += 1
+            index = eager.done.nonzero().squeeze(-1)
+            last = [env.final_observation(index).to(torch.int16) for env in envs]
+            assert ((last[0] - last[1]).abs() > 2).float().mean() < 0.02
+    assert ended > 0
+
+
+def test_what_a_captured_step_returns_is_kept() -> None:
+    """The next step does not overwrite it, unless borrowing was asked for."""
+    env = BatchEnv(make_task("donkey-telemetry", "cuda", True), 8)
+    env.reset()
+    action = torch.full((8, 2), 0.3, device="cuda")
+    first = env.step(action)
+    kept = first.observation.clone()
+    env.step(action)
+    assert torch.equal(first.observation, kept)
+
+
+def test_a_scripted_driver_laps_on_the_gpu() -> None:
+    """The whole chain works there: roads, vehicle, laps, driver."""
+    task = make_task("donkey-telemetry", "cuda", tracks=("generated_track",), max_steps=600)
+    env = BatchEnv(task, 4)
+    env.reset()
+    driver = make_driver("pure_pursuit", task)
+    laps = sum(float(env.step(driver(env.world)).metrics["lap_time"].sum()) > 0 for _ in range(500))
+    assert laps >= 1
+
+
+def test_bad_actions_are_refused_within_a_few_steps() -> None:
+    """A GPU is not made to wait at every step, but a NaN does not go unnoticed for long."""
+    env = BatchEnv(make_task("donkey-telemetry", "cuda"), 8)
+    env.reset()
+    action = torch.zeros(8, 2, device="cuda")
+    action[3, 0] = torch.nan
+    with pytest.raises(ValueError, match="environment 3"):
+        for _ in range(130):
+            env.step(action)
+            action = action.nan_to_num()
