@@ -20,7 +20,13 @@ from hotlap import __version__
 from hotlap.config.commands import BenchSimConfig, Command, TracksConfig, WatchConfig
 from hotlap.config.naming import nearest
 
-REFUSE_WORDS = ("hotlap.config.", "hotlap.sim.tracks.")
+REFUSE_WORDS = (
+    "hotlap.config.",
+    "hotlap.sim.tracks.",
+    "hotlap.tasks.registry",
+    "hotlap.tasks.drivers",
+    "hotlap.evaluation.watching",
+)
 """A `ValueError` raised in one of these modules is about what the user wrote."""
 
 Answer = dict[str, Any]

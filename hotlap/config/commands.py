@@ -38,6 +38,8 @@ class WatchConfig(Command):
     """What is driven."""
     track: str = "generated_track"
     """Where it is driven."""
+    preset: str = "donkey/default"
+    """Settings of the task: a shipped preset by name, or a TOML file of your own."""
     video: Path | None = None
     """Write a film of it to this MP4 file."""
     seed: int = 0

@@ -69,10 +69,3 @@ class RandomisationConfig:
         if self.looks == 1 and (self.colour or self.light != ONE or self.texture != ONE):
             raise ValueError("light, colour and texture need looks > 1: try looks=16")
 
-
-STRONG = RandomisationConfig(
-    light=(0.6, 1.35), colour=0.08, texture=(0.5, 2.0), looks=24, noise=(0.0, 8.0), blur=(0.0, 0.7),
-    camera_up=(0.9, 1.1), camera_pitch=(-2.5, 2.5), camera_yaw=(-2.0, 2.0), camera_zoom=(0.94, 1.06),
-    friction=(0.8, 1.2), mass=(0.85, 1.15), engine=(0.85, 1.15), steering_offset=(-1.0, 1.0),
-    steering_lag=(0.0, 0.1), delay=(0, 2),
-)  # fmt: skip

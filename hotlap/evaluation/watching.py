@@ -1,11 +1,13 @@
 """Letting a driver drive, and seeing how it went."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 
 from hotlap.config.commands import WatchConfig
 from hotlap.config.naming import nearest
+from hotlap.config.presets import load_preset
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.evaluation.film import Film
 from hotlap.sim.lap_records import lap_limit
@@ -24,7 +26,7 @@ def watch(config: WatchConfig) -> dict[str, Any]:
     env = BatchEnv(task, 1, seed=config.seed)
     picture = env.reset()
     limit = lap_limit(config.track)
-    drive = _Drive(config, None if limit is None else limit.time)
+    drive = _Drive(config, None if limit is None else limit.time, task.control_dt)
     track = task.roads.tracks[0]
     film = None if config.video is None else Film(config.video, track, 1 / task.control_dt, FASTEST)
     try:
@@ -47,14 +49,11 @@ def _task(config: WatchConfig) -> DonkeyTask:
     """The task to watch, seen through its camera."""
     if config.task != "donkey":
         raise KeyError(nearest(config.task, ["donkey"], "task to watch"))
-    brakes = config.model == "scripted:racing_line"
-    return DonkeyTask(
-        DonkeyConfig(
-            tracks=(config.track,),
-            throttle_min=-1.0 if brakes else 0.0,
-            max_steps=max(1, round(config.seconds * 20)),
-        )
-    )
+    settings = load_preset(DonkeyConfig, config.preset)
+    if config.model == "scripted:racing_line":
+        settings = replace(settings, throttle_min=-1.0)
+    steps = max(1, round(config.seconds / settings.car.control_dt))
+    return DonkeyTask(replace(settings, tracks=(config.track,), sensor="camera", max_steps=steps))
 
 
 def _driver(model: str, task: DonkeyTask) -> Driver:
@@ -68,9 +67,10 @@ def _driver(model: str, task: DonkeyTask) -> Driver:
 class _Drive:
     """The books of one drive."""
 
-    def __init__(self, config: WatchConfig, limit: float | None) -> None:
+    def __init__(self, config: WatchConfig, limit: float | None, dt: float) -> None:
         self.config = config
         self.limit = limit
+        self.dt = dt
         self.time = 0.0
         self.laps: list[float] = []
         self.speeds: list[float] = []
@@ -83,7 +83,7 @@ class _Drive:
     def note(self, step: Step) -> None:
         """Write down one step."""
         metrics = step.metrics
-        self.time += 0.05
+        self.time += self.dt
         self.speeds.append(float(metrics["speed"]))
         self.errors.append(abs(float(metrics["cte"])))
         self.earned = float(step.episode_return)

@@ -1,17 +1,19 @@
-"""A driver that follows a racing line.
+"""A driver that follows racing lines.
 
 B environments, N cars. All tensors (B, N) unless noted.
-    ahead     the line where the car will be half a control step from now
     course    direction of travel relative to the reference line, rad
-    slip      slip angle of the rear tyres over that of their largest force
+    beta      direction of travel relative to the nose, rad
+    side      acceleration across the path, m/s^2
     push      acceleration that the tyres give along the wheels, m/s^2
+    circle    what the friction circle leaves for the side force, m/s^2
+    used      side force over the largest one
 
-Steering is the wheel angle that holds the line's curvature, turned by errors of offset, course and yaw
-rate; throttle and brake invert the engine for the line's acceleration, turned by the error of speed.
-It reads the true state: a reference to measure others against, and a teacher.
+Offset and course give the side acceleration that returns the car to its line. The slip that the rear
+tyres need for it says how the body should stand, which says how it should turn, which says what the
+front tyres should push with, and that is the steering. Throttle and brake invert the engine. The
+driver reads the true state and knows the car: a reference to measure others against, and a teacher.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,32 +24,31 @@ from torch import Tensor
 from hotlap.config.vehicles import VehicleConfig
 from hotlap.sim.racing_line import RacingLine
 from hotlap.sim.roads import Place, Roads
-from hotlap.sim.speed_profile import slip_of_force
+from hotlap.sim.speed_profile import bias_of, slip_of_force
 from hotlap.sim.vehicles.drive import engine_share
 
 _SLIPS = 256  # entries of the table from side force to slip
+_SLOWEST = 0.3  # m/s: below it angles of travel mean nothing
 
 
 @dataclass(frozen=True)
 class LineDriverConfig:
-    """How hard the driver holds the line."""
+    """How hard the driver holds the line; tuned at 20 control steps a second."""
 
-    speed_share: float = 0.98
-    """Share of the line's speed to drive at: what is left is room for steering corrections."""
-    quickness: float = 6.0
+    quickness: float = 4.0
     """Natural frequency with which offsets from the line are taken out, rad/s."""
     damping: float = 0.9
     """Damping ratio of that motion."""
-    slip_gain: float = 6.0
-    """How fast the body's slip angle is brought to that of the line, 1/s."""
-    yaw_gain: float = 14.0
+    slip_gain: float = 10.0
+    """How fast the body is brought to the slip angle that the line needs, 1/s."""
+    yaw_gain: float = 24.0
     """How fast the yaw rate is brought to the one wanted, 1/s."""
-    lead: float = 0.08
-    """How far ahead the line's slip angle is read, s: the body takes that long to turn."""
+    lead: float = 0.1
+    """How far ahead the slip angle of the line is read, s: the body takes that long to turn."""
     speed_gain: float = 4.0
     """Acceleration per error of the speed, 1/s."""
     delay: float = 0.025
-    """How far ahead of the car the line is read, s: half a control step, as commands are held."""
+    """How far ahead the car is judged, s: half a control step, as commands are held that long."""
 
 
 @dataclass(frozen=True)
@@ -55,51 +56,50 @@ class Lines:
     """Racing lines of several roads in one table."""
 
     table: Tensor
-    """n, course, curvature, speed, acceleration, slip angle rate by sample (P, 5)."""
+    """n, course, curvature, speed, acceleration by sample (P, 5)."""
     first: Tensor
     """Row of each line's sample 0 (T,) int64."""
     count: Tensor
-    """Samples of each line (T,) int64."""
+    """Intervals of each line (T,) int64."""
     spacing: Tensor
     """Distance between samples along the reference line (T,)."""
 
 
 def lay_lines(roads: Roads, lines: Sequence[RacingLine]) -> Lines:
-    """Tables of `lines`, one for each track of `roads`, with the first sample repeated at the end."""
+    """Tables of `lines`, one for each track of `roads`; a closed line repeats its first sample."""
     if len(lines) != len(roads.tracks):
         raise ValueError(f"{len(roads.tracks)} tracks need as many lines, got {len(lines)}")
     tables = []
     for line, track in zip(lines, roads.tracks, strict=True):
-        columns = np.column_stack([line.n, line.heading_error, line.curvature, line.speed])
-        acceleration = _acceleration(line, track.closed)
-        table = np.column_stack([columns, acceleration])
-        tables.append(np.vstack([table, table[:1] if track.closed else table[-1:]]))
-    counts = [len(table) - 1 for table in tables]
+        columns = (line.n, line.heading_error, line.curvature, line.speed, _acceleration(line, track.closed))
+        table = np.column_stack(columns)
+        tables.append(np.vstack([table, table[:1]]) if track.closed else table)
     first = np.cumsum([0] + [len(table) for table in tables[:-1]])
+    spacing = [float(line.s[1] - line.s[0]) for line in lines]
     device = roads.device
     return Lines(
         table=torch.as_tensor(np.concatenate(tables), dtype=torch.float32, device=device),
         first=torch.as_tensor(first, device=device),
-        count=torch.as_tensor(counts, device=device),
-        spacing=torch.tensor([float(line.s[1] - line.s[0]) for line in lines], device=device),
+        count=torch.tensor([len(table) - 1 for table in tables], device=device),
+        spacing=torch.tensor(spacing, dtype=torch.float32, device=device),
     )
 
 
 def _acceleration(line: RacingLine, closed: bool) -> np.ndarray:
-    """Acceleration along the line by sample: change of v^2/2 over path length."""
+    """Change of v^2 / 2 per metre of the reference line, by sample."""
     step = line.s[1] - line.s[0]
     energy = line.speed**2 / 2
-    slope = np.gradient(np.concatenate([energy[-2:], energy, energy[:2]]), step)[2:-2]
-    return slope if closed else np.gradient(energy, step)
+    if closed:
+        return (np.roll(energy, -1) - np.roll(energy, 1)) / (2 * step)
+    return np.gradient(energy, step)
 
 
 def read_line(lines: Lines, roads: Roads, road: Tensor, s: Tensor) -> tuple[Tensor, ...]:
     """n, course, curvature, speed and acceleration of the line at `s`."""
     count = lines.count[road]
     along = s / lines.spacing[road]
-    along = torch.where(
-        roads.closed[road], torch.remainder(along, count), torch.minimum(along.clamp(min=0), count - 1.0)
-    )
+    around = torch.remainder(along, count)
+    along = torch.where(roads.closed[road], around, torch.minimum(along.clamp(min=0.0), count))
     node = torch.minimum(along.to(torch.int64), count - 1)
     row = (lines.first[road] + node).reshape(-1)
     here, ahead = lines.table.index_select(0, row), lines.table.index_select(0, row + 1)
@@ -108,7 +108,7 @@ def read_line(lines: Lines, roads: Roads, road: Tensor, s: Tensor) -> tuple[Tens
 
 
 class LineDriver:
-    """Drives cars of one vehicle along the lines of their roads."""
+    """Drives dynamic cars of one kind along the lines of their roads."""
 
     def __init__(
         self,
@@ -117,73 +117,76 @@ class LineDriver:
         lines: Sequence[RacingLine],
         config: LineDriverConfig | None = None,
     ) -> None:
+        if vehicle.model != "dynamic":
+            raise ValueError(f"the line driver knows dynamic cars, not model {vehicle.model!r}")
         self.vehicle = vehicle
         self.roads = roads
         self.lines = lay_lines(roads, lines)
         self.config = config or LineDriverConfig()
         table = slip_of_force(np.linspace(0.0, 1.0, _SLIPS + 1))
         self._slips = torch.as_tensor(table, dtype=torch.float32, device=roads.device)
+        self._bias = bias_of(vehicle.front_drive, vehicle.lr / vehicle.wheelbase)
 
     def command(self, road: Tensor, place: Place, state: dict[str, Tensor]) -> Tensor:
         """Steer, throttle and brake (B, N, 3) for cars at `place` on `road`."""
-        car, config = self.vehicle, self.config
-        vx, vy, r = state["vx"], state["vy"], state["yaw_rate"]
-        v = torch.hypot(vx, vy).clamp(min=0.3)
-        beta = torch.atan2(vy, vx.clamp(min=0.3))
+        config = self.config
+        v = torch.hypot(state["vx"], state["vy"]).clamp(min=_SLOWEST)
+        beta = torch.atan2(state["vy"], state["vx"].clamp(min=_SLOWEST))
         course = place.heading_error + beta
-        # Where the car is heading within the delay, at its present course and curvature.
-        gone = v * config.delay
-        stretch = (1 - place.n * place.curvature).clamp(min=0.2)
-        s = place.s + gone * torch.cos(course) / stretch
-        n = place.n + gone * torch.sin(course)
-        turn = r * config.delay - place.curvature * (s - place.s)
+        # Where the car will be when the command is half through.
+        stretch = (1.0 - place.n * place.curvature).clamp(min=0.2)
+        s = place.s + config.delay * v * torch.cos(course) / stretch
+        n = place.n + config.delay * v * torch.sin(course)
+        course = course + config.delay * state["yaw_rate"] - place.curvature * (s - place.s)
         line_n, line_course, bend, line_speed, line_gain = read_line(self.lines, self.roads, road, s)
 
+        grip = self.vehicle.mu * self.vehicle.gravity * place.grip
+        gain = line_gain / stretch + config.speed_gain * (line_speed - v)
+        push = self._push(gain, v, bend, grip, place)
+        circle = torch.sqrt((grip * grip - (self._bias * push) ** 2).clamp(min=0.0)).clamp(min=0.1 * grip)
         pull = config.quickness / v
         wanted = bend - pull * pull * (n - line_n)
-        wanted = wanted - 2 * config.damping * pull * torch.sin(course + turn - line_course)
-        grip = car.mu * car.gravity * place.grip
-        share = config.speed_share
-        gain = share * share * line_gain + config.speed_gain * (share * line_speed - v)
-        push = self._push(gain, v, bend, grip, place)
-        throttle, brake = self._pedals(push, v)
-
-        circle = torch.sqrt((grip * grip - (1.1 * push) ** 2).clamp(min=0.01 * grip * grip))
+        wanted = wanted - 2.0 * config.damping * pull * torch.sin(course - line_course)
         side = torch.minimum(torch.maximum(v * v * wanted, -0.98 * circle), 0.98 * circle)
-        _, _, next_bend, next_speed, _ = read_line(
-            self.lines, self.roads, road, s + v * config.lead / stretch
-        )
-        tilt = 1.0 if car.model != "dynamic" else torch.sqrt(1 + (car.blend_speed / v) ** 2)
-        next_side = (share * next_speed) ** 2 * next_bend
-        rear = car.peak_slip_rear * tilt * self._slip(next_side / circle)
-        beta_line = car.lr * next_bend - rear
+
+        later = read_line(self.lines, self.roads, road, s + config.lead * v / stretch)
+        steer = self._steer(state["yaw_rate"], v, beta, side, circle, later)
+        throttle, brake = self._pedals(push, v)
+        return torch.stack([steer, throttle, brake], dim=-1)
+
+    def _steer(
+        self, r: Tensor, v: Tensor, beta: Tensor, side: Tensor, circle: Tensor, later: tuple[Tensor, ...]
+    ) -> Tensor:
+        """Steering command that brings about `side` and, soon after, the slip that `later` needs."""
+        car, config = self.vehicle, self.config
+        _, _, bend, speed, _ = later
+        blend = torch.sqrt(1.0 + (car.blend_speed / v) ** 2)
+        rear_slip = car.peak_slip_rear * blend * self._slip(speed * speed * bend / circle)
         beta_soon = beta + config.delay * (side / v - r)
-        yaw = side / v + config.slip_gain * (beta_soon - beta_line)
-        turning = config.yaw_gain * (yaw - r)
-        # Side force of the front axle: its share of the side, and what turns the body.
-        front = side * (car.lr / car.wheelbase) + turning * car.yaw_inertia / (car.mass * car.wheelbase)
-        used = front / (circle * (car.lr / car.wheelbase))
-        steer = torch.atan(torch.tan(beta) + car.lf * r / v)
-        steer = steer + car.peak_slip_front * tilt * self._slip(used)
-        return torch.stack([(steer / car.full_steer).clamp(-1, 1), throttle, brake], dim=-1)
+        yaw = side / v + config.slip_gain * (beta_soon - (car.lr * bend - rear_slip))
+        # The front axle carries its share of the side force, and turns the body.
+        share = car.lr / car.wheelbase
+        turning = config.yaw_gain * (yaw - r) * car.yaw_inertia / (car.mass * car.wheelbase)
+        used = (side * share + turning) / (circle * share)
+        angle = torch.atan(torch.tan(beta) + car.lf * r / v)
+        angle = angle + car.peak_slip_front * blend * self._slip(used)
+        return (angle / car.full_steer).clamp(-1.0, 1.0)
 
     def _slip(self, used: Tensor) -> Tensor:
-        """Slip that gives a share of the largest side force."""
+        """Slip, over that of the largest force, that gives a share of the largest force."""
         index = (used.abs().clamp(max=0.99) * _SLIPS).to(torch.int64)
         return torch.copysign(self._slips[index], used)
 
     def _push(self, gain: Tensor, v: Tensor, bend: Tensor, grip: Tensor, place: Place) -> Tensor:
         """Push that gives `gain` along the path, against drag, hill and the tilt of the tyres."""
         car = self.vehicle
-        side = v * v * bend
-        used = (side.abs() / grip).clamp(max=1.0)
-        slip = self._slip(used)
-        peak = 0.5 * (car.peak_slip_front + car.peak_slip_rear) if car.model == "dynamic" else 0.0
-        inverse = 1.0 / (car.mass + car.wheel_mass)
-        slope = place.climb * torch.rsqrt(1 + place.climb**2) * torch.cos(place.heading_error)
-        push = gain + side.abs() * torch.tan(peak * slip) + car.gravity * slope
-        push = push + car.drag * car.mass * inverse * v + car.air_drag / car.mass * v * v
-        free = grip * torch.sqrt((1 - used * used).clamp(min=0.04))
+        side = v * v * bend.abs()
+        used = (side / grip).clamp(max=1.0)
+        peak = 0.5 * (car.peak_slip_front + car.peak_slip_rear)
+        slope = place.climb * torch.rsqrt(1.0 + place.climb**2) * torch.cos(place.heading_error)
+        drag = car.drag * car.mass / (car.mass + car.wheel_mass) * v + car.air_drag / car.mass * v * v
+        push = gain + side * torch.tan(peak * self._slip(used)) + car.gravity * slope + drag
+        free = grip * torch.sqrt((1.0 - used * used).clamp(min=0.04))
         return torch.minimum(torch.maximum(push, -free), free)
 
     def _pedals(self, push: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

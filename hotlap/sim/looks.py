@@ -60,7 +60,7 @@ class Style:
     edge_width: float = 0.055
     centre: RGB | None = (0.95, 0.76, 0.12)
     centre_width: float = 0.05
-    dashes: int = 1
+    dashes: int = 2
     """Dashes of the centre line in a period; 0 draws it solid."""
     kerb: tuple[RGB, RGB] | None = None
     kerb_width: float = 0.16

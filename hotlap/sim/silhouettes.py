@@ -103,9 +103,9 @@ def find_walls(limit: Tensor, height: Tensor, lens: Lens, scan: Scan) -> Bands:
     here, next_ = (beyond.gather(1, at.unsqueeze(1)).squeeze(1) for at in (upper, lower))
     # The wall stands between two rows, or, if its foot is below the picture, where they point to.
     share = (here / (here - next_).clamp(min=1e-3)).clamp(0.0, 20.0)
-    far, near = between(scan.distance)
+    far, near = between(scan.distance.clamp(min=1e-3))
     ahead = 1.0 / torch.lerp(1.0 / far, 1.0 / near, share)
-    slope = torch.lerp(*between(scan.slope), share).clamp(min=1e-3)
+    slope = torch.lerp(*between(scan.slope), share)
     foot = upper + share + scan.first
     top = lens.row(ahead, slope * ahead - height)
     exists = lowest.clamp(max=1.0)
@@ -131,7 +131,7 @@ def _stripes(phase: Tensor) -> Tensor:
     step = step - torch.round(step / STRIPES) * STRIPES  # a period is STRIPES pairs long
     run = torch.cat([phase[:, :1], step], 1).cumsum(1)
     width = torch.cat([step[:, :1], step], 1).abs() / GROUP
-    at, width = _spread(run), _spread(width).clamp(min=0.02)
+    at, width = _spread(run), _spread(width).clamp(min=1e-3)
 
     def before(place: Tensor) -> Tensor:  # length of odd stripes before a place
         whole = torch.floor(place)

@@ -103,8 +103,8 @@ def limits_of(vehicle: VehicleConfig, grip: float = 1.0) -> CarLimits:
         *tables(speed),
         grip=grip * vehicle.mu * vehicle.gravity,
         gravity=vehicle.gravity,
-        drive_bias=_bias(vehicle.front_drive, front_load) if slipping else 1.0,
-        brake_bias=_bias(vehicle.front_brake, front_load) if slipping else 1.0,
+        drive_bias=bias_of(vehicle.front_drive, front_load) if slipping else 1.0,
+        brake_bias=bias_of(vehicle.front_brake, front_load) if slipping else 1.0,
         peak_slip=0.5 * (vehicle.peak_slip_front + vehicle.peak_slip_rear) if slipping else 0.0,
         slip_rate=_slip_rate(vehicle) if slipping else math.inf,
         blend_speed=vehicle.blend_speed,
@@ -114,7 +114,7 @@ def limits_of(vehicle: VehicleConfig, grip: float = 1.0) -> CarLimits:
     )
 
 
-def _bias(share: float, load: float) -> float:
+def bias_of(share: float, load: float) -> float:
     """How much sooner the busier axle slides than a car whose force is shared like its load."""
     return max(share / load, (1.0 - share) / (1.0 - load))
 

@@ -64,7 +64,10 @@ def test_a_captured_step_equals_an_eager_one() -> None:
     batch, steps = 64, 150
     actions = _actions(steps, batch).cuda() * 2
     settings = {"tracks": TRACKS, "camera": CAMERA, "max_steps": 60}
-    envs = [BatchEnv(make_task("donkey", "cuda", compiled, **settings), batch) for compiled in (False, True)]
+    envs = [
+        BatchEnv(make_task("donkey", "cuda", compiled, **settings), batch)
+        for compiled in (False, True)
+    ]
     for env in envs:
         env.reset()
     ended = 0

@@ -17,7 +17,7 @@ from hotlap.tasks.task import Task
 from hotlap.testing import check_batch_env, check_vector_env
 
 SMALL: dict[str, Any] = {
-    "max_steps": 15,
+    "max_steps": 8,
     "start": "random",
     "camera": CameraConfig(width=32, height=24),
 }
@@ -58,7 +58,7 @@ def test_sb3s_checker_passes(env: gym.Env) -> None:
 
 
 def test_our_vector_checker_passes(task: Task) -> None:
-    checked = check_vector_env(lambda: GymVectorEnv(task, 3), steps=40, masked_reset=True)
+    checked = check_vector_env(lambda: GymVectorEnv(task, 3), steps=20, masked_reset=True)
     assert len(checked) == 9
 
 
@@ -66,12 +66,12 @@ def test_our_batch_checker_passes(task: Task) -> None:
     def make_batch(num_envs: int, seed: int, who: torch.Tensor) -> BatchEnv:
         return BatchEnv(task, num_envs, seed, who)
 
-    assert check_batch_env(make_batch, steps=30)
+    assert check_batch_env(make_batch, steps=18)
 
 
 def test_both_seats_of_tag_keep_the_batch_contract() -> None:
-    task = make_task("tag", seats=2, max_steps=15)
-    check_batch_env(lambda n, seed, who: BatchEnv(task, n, seed, who), steps=30)
+    task = make_task("tag", seats=2, max_steps=8)
+    check_batch_env(lambda n, seed, who: BatchEnv(task, n, seed, who), steps=18)
 
 
 @pytest.mark.slow
