@@ -1,55 +1,37 @@
-"""The least lap time that a track and a car allow, by optimal control.
+"""The least lap time that a track and a car allow.
 
-    s        arc length along the reference line, the independent variable
-    n        offset of the car from it, left positive                          node
-    course   direction of travel relative to the reference line                node
-    v        speed                                                             node
-    bend     curvature of the driven path                                      interval
-    push     acceleration that the tyres give along the wheels                 interval
-    circle   what the friction circle leaves for the side force                interval
-    slip     slip angle over that of the largest side force, in [-1, 1]        interval
+A closed track is a flying lap; an open one starts from standstill. Solved limits are shipped and
+read by `hotlap.sim.lap_records`, so only whoever changes a track or a car needs the solver:
 
-Direct collocation, one implicit midpoint step per interval, solved by IPOPT through CasADi. The
-equations stand in `docs/lap_limit.md`. A closed track is a flying lap; an open one starts from
-standstill. The solved lines are shipped (`hotlap.sim.lap_records`), so that only whoever changes a
-track or a car needs the solver:
-
-    python -m hotlap.evaluation.lap_limit --all
+    python -m hotlap.evaluation.lap_limit --all            solve and save every named track
+    python -m hotlap.evaluation.lap_limit warren --check   also halve the spacing and compare
+    python -m hotlap.evaluation.lap_limit --all --drive    drive the saved lines in the simulator
 """
 
 import argparse
-import time
-from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
+from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hotlap.config.vehicles import find_vehicle
-
-from hotlap.sim.racing_line import (
-    RacingLine,
-    RoadSamples,
-    centre_time,
-    improve_line,
-    line_shape,
-    profile_of,
-    sample_road,
-)
-from hotlap.sim.speed_profile import CarLimits, limits_of, slip_of_force
+from hotlap.config.vehicles import VehicleConfig, find_vehicle
+from hotlap.evaluation.driven_laps import drive_lines
+from hotlap.evaluation.lap_programme import Solution, racing_line_of, solve_road
+from hotlap.sim.lap_records import LapLimit, lap_limit, save_lap_limit
+from hotlap.sim.racing_line import RacingLine, centre_time, sample_road, slower_line
+from hotlap.sim.speed_profile import CarLimits, limits_of
 from hotlap.sim.tracks import NAMES, find_track
 from hotlap.sim.tracks.track import Track
 
-Array = NDArray[np.float64]
+LONG = 100.0
+"""Length (m) from which nodes lie 0.2 m apart instead of 0.1: long tracks are wide and gentle."""
+RESERVE = 0.95
+"""Share of the grip that the reference driver plans with."""
 
 
 @dataclass(frozen=True)
 class LimitConfig:
     """How a lap limit is solved."""
 
-    spacing: float = 0.1
-    """Distance between nodes along the reference line, m."""
+    spacing: float | None = None
+    """Distance between nodes along the reference line, m; None means 0.1, or 0.2 on long tracks."""
     margin: float = 1.0
     """Room left at both edges of the road, in half-widths of the car."""
     grip: float = 1.0
@@ -58,208 +40,145 @@ class LimitConfig:
     """Interior point steps before the solver gives up."""
 
     def __post_init__(self) -> None:
-        if not self.spacing > 0:
+        if self.spacing is not None and not self.spacing > 0:
             raise ValueError(f"spacing must be positive, got {self.spacing}")
         if not self.margin >= 0:
             raise ValueError(f"margin must not be negative, got {self.margin}")
+        if not self.grip > 0:
+            raise ValueError(f"grip must be positive, got {self.grip}")
+
+    def spacing_on(self, track: Track) -> float:
+        """Distance between nodes on `track`."""
+        if self.spacing is not None:
+            return self.spacing
+        return 0.2 if track.length > LONG else 0.1
 
 
-@dataclass(frozen=True)
-class Solution:
-    """A solved line: M nodes, I intervals (M = I on a closed track, I + 1 on an open one)."""
-
-    n: Array
-    course: Array
-    speed: Array
-    push: Array
-    slip: Array
-    time: float
-    iterations: int
-    seconds: float
-
-
-def solve_lap_limit(track: Track, limits: CarLimits, config: LimitConfig | None = None) -> Solution:
+def solve_line(track: Track, limits: CarLimits, config: LimitConfig) -> tuple[Solution, RacingLine]:
     """Solve the minimum-time problem of `limits` on `track`.
 
     Raises:
         ImportError: CasADi is not installed.
         RuntimeError: IPOPT did not converge.
     """
+    road = sample_road(track, config.spacing_on(track), config.margin * limits.half_width)
+    solution = solve_road(road, limits, config.max_iterations)
+    return solution, racing_line_of(solution, road)
+
+
+def as_point(limits: CarLimits) -> CarLimits:
+    """The same car as a point: tyres without slip, even axles, a body that turns at once."""
+    return replace(limits, peak_slip=0.0, drive_bias=1.0, brake_bias=1.0, slip_rate=float("inf"))
+
+
+def solve_record(
+    track: Track, vehicle: str, config: LimitConfig | None = None
+) -> tuple[LapLimit, Solution]:
+    """Solve the limit of the car called `vehicle` on `track`, and the reference times beside it."""
     config = config or LimitConfig()
-    road = sample_road(track, config.spacing, config.margin * limits.half_width)
-    return solve_road(road, limits, config.max_iterations)
-
-
-def solve_road(road: RoadSamples, limits: CarLimits, max_iterations: int = 1000) -> Solution:
-    """Solve the problem on a sampled road."""
-    ca = _casadi()
-    began = time.perf_counter()
-    problem, low, high = _transcribe(ca, road, limits)
-    variables_low, variables_high = _bounds(road, limits)
-    options = {
-        "print_time": False,
-        "ipopt.print_level": 0,
-        "ipopt.sb": "yes",
-        "ipopt.max_iter": max_iterations,
-        "ipopt.tol": 1e-6,
-    }
-    solver = ca.nlpsol("lap", "ipopt", problem, options)
-    answer = solver(
-        x0=np.clip(_guess(road, limits), variables_low, variables_high),
-        lbx=variables_low,
-        ubx=variables_high,
-        lbg=low,
-        ubg=high,
+    limits = limits_of(find_vehicle(vehicle), config.grip)
+    solution, line = solve_line(track, limits, config)
+    point, _ = solve_line(track, as_point(limits), config)
+    spacing = config.spacing_on(track)
+    record = LapLimit(
+        track=track.name,
+        vehicle=vehicle,
+        time=solution.time,
+        point_time=point.time,
+        centre_time=centre_time(track, limits),
+        length=track.length,
+        min_speed=float(line.speed.min()),
+        max_speed=float(line.speed.max()),
+        spacing=spacing,
+        margin=config.margin,
+        grip=config.grip,
+        iterations=solution.iterations,
+        seconds=solution.seconds,
+        command=f"python -m hotlap.evaluation.lap_limit {track.name} --vehicle {vehicle} "
+        f"--spacing {spacing:g} --margin {config.margin:g} --grip {config.grip:g}",
+        line=line,
     )
-    stats = solver.stats()
-    if not stats["success"]:
-        raise RuntimeError(
-            f"no lap limit found: IPOPT says {stats['return_status']} after {stats['iter_count']} "
-            f"steps on {len(road.s)} nodes; try another node spacing"
+    return record, solution
+
+
+def drive_records(names: list[str], vehicle: str, reserve: float = RESERVE) -> dict[str, float]:
+    """Time of the reference driver on each track by its shipped line; nan where it went off."""
+    car = find_vehicle(vehicle)
+    tracks = [find_track(name) for name in names]
+    laps = drive_lines(car, tracks, _driver_lines(tracks, car, vehicle, reserve))
+    times = [lap.time if lap.stayed else float("nan") for lap in laps]
+    return dict(zip(names, times, strict=True))
+
+
+def _driver_lines(
+    tracks: list[Track], car: VehicleConfig, vehicle: str, reserve: float
+) -> list[RacingLine]:
+    """Shipped lines, slowed to leave the driver a reserve of grip."""
+    limits = limits_of(car)
+    lines = []
+    for track in tracks:
+        record = lap_limit(track.name, vehicle)
+        if record is None:
+            raise KeyError(
+                f"no lap limit is shipped for {vehicle!r} on {track.name!r}; "
+                f"solve it: python -m hotlap.evaluation.lap_limit {track.name} --vehicle {vehicle}"
+            )
+        lines.append(slower_line(track, record.line, limits, reserve))
+    return lines
+
+
+def main(words: list[str] | None = None) -> None:
+    """Solve, check or drive lap limits from the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m hotlap.evaluation.lap_limit",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("tracks", nargs="*", help="names of tracks")
+    parser.add_argument("--all", action="store_true", help="every named track")
+    parser.add_argument("--vehicle", default="donkey", help="whose limit")
+    parser.add_argument("--spacing", type=float, help="distance between nodes, m")
+    parser.add_argument("--margin", type=float, default=1.0, help="room at the edges, half-widths")
+    parser.add_argument("--grip", type=float, default=1.0, help="multiplies the friction")
+    parser.add_argument("--check", action="store_true", help="solve at half the spacing too")
+    parser.add_argument("--drive", action="store_true", help="drive the saved lines")
+    parser.add_argument("--dry-run", action="store_true", help="solve, but save nothing")
+    words_read = parser.parse_args(words)
+    names = list(NAMES) if words_read.all else words_read.tracks
+    if not names:
+        parser.error("name a track, or say --all")
+    if words_read.drive:
+        for name, seconds in drive_records(names, words_read.vehicle).items():
+            limit = lap_limit(name, words_read.vehicle)
+            ratio = seconds / limit.time if limit else float("nan")
+            print(f"{name:20} driven {seconds:8.3f} s, {ratio:.4f} of the limit", flush=True)
+        return
+    config = LimitConfig(words_read.spacing, words_read.margin, words_read.grip)
+    for name in names:
+        _solve_and_report(
+            name, words_read.vehicle, config, words_read.check, not words_read.dry_run
         )
-    nodes, intervals = len(road.s), len(road.curvature)
-    cuts = np.cumsum([nodes] * 3 + [intervals])
-    parts = np.split(np.asarray(answer["x"]).ravel(), cuts)
-    seconds = time.perf_counter() - began
-    return Solution(*parts, float(answer["f"]), int(stats["iter_count"]), seconds)
 
 
-def _casadi() -> ModuleType:
-    try:
-        import casadi
-    except ImportError as error:
-        raise ImportError(
-            "solving a lap limit needs CasADi: pip install hotlap[limit] "
-            "(reading the shipped limits does not)"
-        ) from error
-    return casadi
+def _solve_and_report(
+    name: str, vehicle: str, config: LimitConfig, check: bool, save: bool
+) -> None:
+    """Solve one track, print a line about it, and save it."""
+    track = find_track(name)
+    record, solution = solve_record(track, vehicle, config)
+    text = (
+        f"{name:20} {record.length:7.2f} m  centre {record.centre_time:7.3f} s"
+        f"  limit {record.time:7.3f} s  point {record.point_time:7.3f} s"
+        f"  {solution.iterations:3d} steps {solution.seconds:5.1f} s"
+    )
+    if check:
+        half = replace(config, spacing=record.spacing / 2)
+        finer, _ = solve_line(track, limits_of(find_vehicle(vehicle), config.grip), half)
+        text += f"  at half the spacing {100 * (finer.time / record.time - 1):+.3f} %"
+    print(text, flush=True)
+    if save:
+        save_lap_limit(record)
 
 
-def _transcribe(
-    ca: ModuleType, road: RoadSamples, limits: CarLimits
-) -> tuple[dict[str, Any], Array, Array]:
-    """The nonlinear programme: variables, objective, constraints and their bounds."""
-    nodes, intervals = len(road.s), len(road.curvature)
-    n, course, v = (ca.SX.sym(name, nodes) for name in ("n", "course", "v"))
-    push, slip = ca.SX.sym("push", intervals), ca.SX.sym("slip", intervals)
-
-    def ends(values: Any) -> tuple[Any, Any]:
-        return (
-            (values, ca.vertcat(values[1:], values[0]))
-            if road.closed
-            else (values[:-1], values[1:])
-        )
-
-    (n0, n1), (course0, course1), (v0, v1) = ends(n), ends(course), ends(v)
-    nm, cm, vm = (n0 + n1) / 2, (course0 + course1) / 2, (v0 + v1) / 2
-    curvature = ca.DM(road.curvature)
-    ds = road.spacing * (1 - nm * curvature) / ca.cos(cm)
-    dt = ds / vm
-
-    # The tyre: its side force stands askew by `tilt`, and the circle leaves it what push does not use.
-    grip = limits.grip * _interval_grip(road)
-    bias = ca.if_else(push > 0, limits.drive_bias, limits.brake_bias)
-    circle = ca.sqrt(ca.DM(grip) ** 2 - (bias * push) ** 2)
-    side = circle * (1.27 * slip - 0.04 * slip**3 - 0.23 * slip**5)
-    tilt = limits.peak_slip * slip * ca.sqrt(1 + (limits.blend_speed / vm) ** 2)
-    cosine = 1 / ca.sqrt(1 + tilt**2)
-    along = (push - side * tilt) * cosine - _smooth(ca, limits.speed, limits.drag, vm)
-    across = (side + push * tilt) * cosine
-    bend = across / vm**2
-    equal = [
-        n1 - n0 - ds * ca.sin(cm),
-        course1 - course0 - bend * ds + road.spacing * curvature,
-        (v1**2 - v0**2) / 2 - along * ds + limits.gravity * ca.DM(road.climb),
-    ]
-    within = [
-        push - _smooth(ca, limits.speed, limits.push, vm),
-        -push - _smooth(ca, limits.speed, limits.hold, vm),
-        across - limits.max_curvature * vm**2,
-        -across - limits.max_curvature * vm**2,
-    ]
-    for values, rate in ((bend, limits.max_curvature_rate), (slip, limits.slip_rate)):
-        if np.isfinite(rate):
-            (before, after), (dt0, dt1) = ends(values), ends(dt)
-            most = rate * (dt0 + dt1) / 2
-            within += [after - before - most, before - after - most]
-    free = sum(part.numel() for part in within)
-    low = np.concatenate([np.zeros(3 * intervals), np.full(free, -np.inf)])
-    high = np.zeros(3 * intervals + free)
-    problem = {
-        "x": ca.vertcat(n, course, v, push, slip),
-        "f": ca.sum1(dt),
-        "g": ca.vertcat(*equal, *within),
-    }
-    return problem, low, high
-
-
-def _interval_grip(road: RoadSamples) -> Array:
-    """Grip of each interval: the worse of its ends, so that no patch of ice is cut short."""
-    return np.minimum(road.grip, np.roll(road.grip, -1))[: len(road.curvature)]
-
-
-def _smooth(ca: ModuleType, speed: Array, values: Array, at: Any) -> Any:
-    """A table over speed as a sum of rounded hinges: IPOPT wants second derivatives."""
-    knots = _knots(speed, values, 1e-3 * float(np.ptp(values)) + 1e-9)
-    slopes = np.diff(values[knots]) / np.diff(speed[knots])
-    result = float(values[0]) + float(slopes[0]) * at
-    radius = 0.003 * speed[-1]
-    for knot, change in zip(speed[knots[1:-1]], np.diff(slopes), strict=True):
-        result += float(change) / 2 * (at - knot + ca.sqrt((at - knot) ** 2 + radius**2))
-    return result
-
-
-def _knots(speed: Array, values: Array, tolerance: float) -> list[int]:
-    """Samples whose straight joints stay within `tolerance` of the table; greedy, left to right."""
-    knots = [0]
-    while knots[-1] < len(speed) - 1:
-        first = knots[-1]
-        last = first + 1
-        while last + 1 < len(speed):
-            inside = slice(first, last + 2)
-            chord = np.interp(speed[inside], speed[[first, last + 1]], values[[first, last + 1]])
-            if np.abs(chord - values[inside]).max() > tolerance:
-                break
-            last += 1
-        knots.append(last)
-    return knots
-
-
-def _bounds(road: RoadSamples, limits: CarLimits) -> tuple[Array, Array]:
-    """Lowest and highest value of every variable."""
-    nodes, intervals = len(road.s), len(road.curvature)
-    grip = limits.grip * _interval_grip(road)
-    slowest = np.full(nodes, 0.02)
-    fastest = np.full(nodes, limits.last_speed)
-    if not road.closed:
-        slowest[0] = fastest[0] = 0.0
-    each = [
-        (road.low, road.high),
-        (np.full(nodes, -1.3), np.full(nodes, 1.3)),
-        (slowest, fastest),
-        (-0.995 * grip / limits.brake_bias, 0.995 * grip / limits.drive_bias),
-        (np.full(intervals, -1.0), np.full(intervals, 1.0)),
-    ]
-    return np.concatenate([low for low, _ in each]), np.concatenate([high for _, high in each])
-
-
-def _guess(road: RoadSamples, limits: CarLimits) -> Array:
-    """Begin from the quick line, driven at nine tenths of its speed."""
-    n = improve_line(road, limits)
-    speed = 0.9 * profile_of(road, n, limits)[0]
-    shape = line_shape(road, n)
-    ahead = slice(None) if road.closed else slice(1, None)
-    bend = shape.curvature[: len(road.curvature)]
-    grip = (limits.grip * road.grip)[: len(bend)]
-    force = np.clip(speed[: len(bend)] ** 2 * bend / grip, -0.95, 0.95)
-    slip = np.sign(force) * slip_of_force(np.abs(force))
-    rise = np.roll(n, -1)[: len(n)] - n
-    course = np.arctan2(rise, road.spacing) * (1.0 if road.closed else 0.0)
-    del ahead
-    return np.concatenate([n, course, speed, np.zeros(len(bend)), slip])
-
-
-def racing_line_of(solution: Solution, road: RoadSamples) -> RacingLine:
-    """The solved line by node, with the curvature of its geometry."""
-    bend = line_shape(road, solution.n).curvature
-    return RacingLine(road.s, solution.n, solution.course, bend, solution.speed, solution.time)
+if __name__ == "__main__":
+    main()

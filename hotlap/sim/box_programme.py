@@ -1,9 +1,9 @@
-"""Quadratic programmes of a line: banded, possibly round a loop, with a lowest and highest value each.
+"""Quadratic programmes of a line: banded, perhaps round a loop, each value within its own bounds.
 
     minimise  1/2 x' H x + g' x   with   low <= x <= high
 
 H is given by its diagonals, {offset: entries}: entry i of diagonal d stands at row i, column i + d
-(wrapping round when closed). A primal-dual interior point method; each step solves one banded system.
+(wrapping round when closed). A primal-dual interior point method: one banded system per step.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ def solve_box_programme(
     scale = float(np.abs(hessian[0]).max())  # makes the numbers below independent of units
     hessian = {offset: entries / scale for offset, entries in hessian.items()}
     gradient = gradient / scale
-    middle, width = (low + high) / 2, np.maximum(high - low, 1e-9)
+    width = np.maximum(high - low, 1e-9)
     x = np.clip(np.zeros(count), low + 0.1 * width, high - 0.1 * width)
     order, base = _banded(hessian, count, closed)
     first = np.abs(_times(hessian, x, closed) + gradient).mean() + 1e-9
@@ -58,15 +58,17 @@ def _times(hessian: dict[int, Array], x: Array, closed: bool) -> Array:
     result = hessian[0] * x
     for offset, entries in hessian.items():
         if offset:
-            inside = entries if closed else np.where(np.arange(len(x)) + offset < len(x), entries, 0.0)
+            inside = (
+                entries if closed else np.where(np.arange(len(x)) + offset < len(x), entries, 0.0)
+            )
             result = result + inside * np.roll(x, -offset) + np.roll(inside * x, offset)
     return result
 
 
-def _banded(hessian: dict[int, Array], count: int, closed: bool) -> tuple[Array, Array]:
+def _banded(hessian: dict[int, Array], count: int, closed: bool) -> tuple[NDArray[np.int_], Array]:
     """An order of the unknowns and H in that order, in SciPy's lower banded form.
 
-    A loop is folded flat (0, last, 1, last but one, ...): neighbours stay within twice the distance.
+    A loop is folded flat (0, last, 1, last but one, ...): neighbours stay within twice as far.
     """
     order = np.arange(count)
     if closed:

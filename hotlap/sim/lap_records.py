@@ -78,8 +78,12 @@ def save_lap_limit(record: LapLimit, folder: Path = FOLDER) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     values = asdict(record)
     line = record.line
-    columns = {name: np.round(getattr(line, name), digits).tolist() for name, digits in COLUMNS.items()}
+    columns = {
+        name: np.round(getattr(line, name), digits).tolist() for name, digits in COLUMNS.items()
+    }
     values["line"] = {"spacing": float(line.s[1]), **columns}
-    rounded = {key: round(value, 5) if isinstance(value, float) else value for key, value in values.items()}
+    rounded = {
+        key: round(value, 5) if isinstance(value, float) else value for key, value in values.items()
+    }
     path.write_text(json.dumps(rounded, separators=(",", ":")) + "\n", encoding="utf-8")
     return path

@@ -8,10 +8,10 @@ B environments, N cars. All tensors (B, N) unless noted.
     circle    what the friction circle leaves for the side force, m/s^2
     used      side force over the largest one
 
-Offset and course give the side acceleration that returns the car to its line. The slip that the rear
-tyres need for it says how the body should stand, which says how it should turn, which says what the
-front tyres should push with, and that is the steering. Throttle and brake invert the engine. The
-driver reads the true state and knows the car: a reference to measure others against, and a teacher.
+Offset and course give the side acceleration that returns the car to its line. The slip that the
+rear tyres need for it says how the body should stand, which says how it should turn, which says
+what the front tyres should push with, and that is the steering. Throttle and brake invert the
+engine. The driver reads the true state and knows the car: a reference and a teacher.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,14 @@ import torch
 from torch import Tensor
 
 from hotlap.config.vehicles import VehicleConfig
-from hotlap.sim.racing_line import RacingLine
+from hotlap.sim.racing_line import RacingLine, line_shape, sample_like
 from hotlap.sim.roads import Place, Roads
 from hotlap.sim.speed_profile import bias_of, slip_of_force
+from hotlap.sim.tracks.track import Track
 from hotlap.sim.vehicles.drive import engine_share
 
 _SLIPS = 256  # entries of the table from side force to slip
+_LEAST_PUSH = 0.2  # share of the grip left to push in the tightest bend: what its slip costs
 _SLOWEST = 0.3  # m/s: below it angles of travel mean nothing
 
 
@@ -71,8 +73,8 @@ def lay_lines(roads: Roads, lines: Sequence[RacingLine]) -> Lines:
         raise ValueError(f"{len(roads.tracks)} tracks need as many lines, got {len(lines)}")
     tables = []
     for line, track in zip(lines, roads.tracks, strict=True):
-        columns = (line.n, line.heading_error, line.curvature, line.speed, _acceleration(line, track.closed))
-        table = np.column_stack(columns)
+        columns = (line.n, line.heading_error, line.curvature, line.speed)
+        table = np.column_stack([*columns, _acceleration(line, track)])
         tables.append(np.vstack([table, table[:1]]) if track.closed else table)
     first = np.cumsum([0] + [len(table) for table in tables[:-1]])
     spacing = [float(line.s[1] - line.s[0]) for line in lines]
@@ -85,13 +87,14 @@ def lay_lines(roads: Roads, lines: Sequence[RacingLine]) -> Lines:
     )
 
 
-def _acceleration(line: RacingLine, closed: bool) -> np.ndarray:
-    """Change of v^2 / 2 per metre of the reference line, by sample."""
-    step = line.s[1] - line.s[0]
+def _acceleration(line: RacingLine, track: Track) -> np.ndarray:
+    """Change of v^2 / 2 per metre of the path, by sample."""
+    ds = line_shape(sample_like(track, line), line.n).ds
     energy = line.speed**2 / 2
-    if closed:
-        return (np.roll(energy, -1) - np.roll(energy, 1)) / (2 * step)
-    return np.gradient(energy, step)
+    if track.closed:
+        gain = np.roll(energy, -1) - np.roll(energy, 1)
+        return gain / (ds + np.roll(ds, 1))
+    return np.gradient(energy, np.concatenate([[0.0], np.cumsum(ds)]))
 
 
 def read_line(lines: Lines, roads: Roads, road: Tensor, s: Tensor) -> tuple[Tensor, ...]:
@@ -138,16 +141,20 @@ class LineDriver:
         s = place.s + config.delay * v * torch.cos(course) / stretch
         n = place.n + config.delay * v * torch.sin(course)
         course = course + config.delay * state["yaw_rate"] - place.curvature * (s - place.s)
-        line_n, line_course, bend, line_speed, line_gain = read_line(self.lines, self.roads, road, s)
+        line_n, line_course, bend, line_speed, line_gain = read_line(
+            self.lines, self.roads, road, s
+        )
 
         grip = self.vehicle.mu * self.vehicle.gravity * place.grip
-        gain = line_gain / stretch + config.speed_gain * (line_speed - v)
-        push = self._push(gain, v, bend, grip, place)
-        circle = torch.sqrt((grip * grip - (self._bias * push) ** 2).clamp(min=0.0)).clamp(min=0.1 * grip)
+        gain = line_gain + config.speed_gain * (line_speed - v)
         pull = config.quickness / v
         wanted = bend - pull * pull * (n - line_n)
         wanted = wanted - 2.0 * config.damping * pull * torch.sin(course - line_course)
-        side = torch.minimum(torch.maximum(v * v * wanted, -0.98 * circle), 0.98 * circle)
+        side = v * v * wanted
+        push = self._push(gain, v, side, grip, place)
+        circle = grip * grip - (self._bias * push) ** 2
+        circle = torch.sqrt(circle.clamp(min=0.0)).clamp(min=0.1 * grip)
+        side = torch.minimum(torch.maximum(side, -0.98 * circle), 0.98 * circle)
 
         later = read_line(self.lines, self.roads, road, s + config.lead * v / stretch)
         steer = self._steer(state["yaw_rate"], v, beta, side, circle, later)
@@ -155,9 +162,15 @@ class LineDriver:
         return torch.stack([steer, throttle, brake], dim=-1)
 
     def _steer(
-        self, r: Tensor, v: Tensor, beta: Tensor, side: Tensor, circle: Tensor, later: tuple[Tensor, ...]
+        self,
+        r: Tensor,
+        v: Tensor,
+        beta: Tensor,
+        side: Tensor,
+        circle: Tensor,
+        later: tuple[Tensor, ...],
     ) -> Tensor:
-        """Steering command that brings about `side` and, soon after, the slip that `later` needs."""
+        """Steering that brings about `side` and, soon after, the slip that `later` needs."""
         car, config = self.vehicle, self.config
         _, _, bend, speed, _ = later
         blend = torch.sqrt(1.0 + (car.blend_speed / v) ** 2)
@@ -177,16 +190,20 @@ class LineDriver:
         index = (used.abs().clamp(max=0.99) * _SLIPS).to(torch.int64)
         return torch.copysign(self._slips[index], used)
 
-    def _push(self, gain: Tensor, v: Tensor, bend: Tensor, grip: Tensor, place: Place) -> Tensor:
-        """Push that gives `gain` along the path, against drag, hill and the tilt of the tyres."""
+    def _push(self, gain: Tensor, v: Tensor, side: Tensor, grip: Tensor, place: Place) -> Tensor:
+        """Push that gives `gain` along the path, against drag, hill and the tilt of the tyres.
+
+        Cornering is served first: push gets what `side` leaves of the circle.
+        """
         car = self.vehicle
-        side = v * v * bend.abs()
-        used = (side / grip).clamp(max=1.0)
+        side = torch.minimum(side.abs(), grip)
+        used = side / grip
         peak = 0.5 * (car.peak_slip_front + car.peak_slip_rear)
         slope = place.climb * torch.rsqrt(1.0 + place.climb**2) * torch.cos(place.heading_error)
-        drag = car.drag * car.mass / (car.mass + car.wheel_mass) * v + car.air_drag / car.mass * v * v
+        moved = car.mass + car.wheel_mass
+        drag = car.drag * car.mass / moved * v + car.air_drag / car.mass * v * v
         push = gain + side * torch.tan(peak * self._slip(used)) + car.gravity * slope + drag
-        free = grip * torch.sqrt((1.0 - used * used).clamp(min=0.04))
+        free = grip * torch.sqrt((1.0 - used * used).clamp(min=_LEAST_PUSH**2))
         return torch.minimum(torch.maximum(push, -free), free)
 
     def _pedals(self, push: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,12 +4,13 @@
     n          offset of the line to the left of it, m               (K,)
     curvature  of the driven line, 1/m, left positive                (K,)
 
-`quick_line` flattens the curvature: a few Newton steps on the integral of |curvature|^p plus a price on
-length, each a quadratic programme within the road's edges; the speed profile picks the fastest line met
-on the way. It takes about a tenth of a second and comes within some percent of the optimum that
-`hotlap.evaluation.lap_limit` solves for (`docs/lap_limit.md`).
+`quick_line` flattens the curvature: a few Newton steps on the integral of |curvature|^p plus a
+price on length, each a quadratic programme within the road's edges; the speed profile picks the
+fastest line met on the way. It takes about a tenth of a second and comes within some percent of the
+optimum that `hotlap.evaluation.lap_limit` solves for (`docs/lap_limit.md`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from hotlap.sim.tracks.track import Track
 
 Array = NDArray[np.float64]
 FOLD = 0.8
-"""How near a line may come to the reference line's centre of curvature, where s would stand still."""
+"""How near a line may come to the reference line's centre of curvature, where s stands still."""
 POWERS = (2, 2, 2, 3, 4)
 """Powers of curvature in turn: 2 bends least overall, higher ones spare the tightest places."""
 THRIFTS = (3.0, 10.0, 30.0)
@@ -56,14 +57,14 @@ class RoadSamples:
 
     @property
     def climb(self) -> Array:
-        """Sine of the slope times the spacing, from each sample to the next: (K,), or (K - 1,) open."""
+        """Spacing times the sine of the slope to the next sample: (K,), or (K - 1,) open."""
         rise = np.diff(self.z, append=self.z[:1]) if self.closed else np.diff(self.z)
         return rise / np.hypot(1.0, rise / self.spacing)
 
 
 @dataclass(frozen=True)
 class RacingLine:
-    """A line and the speed along it; samples are evenly spaced in s, a closed line does not repeat."""
+    """A line and the speed along it, even in s; a closed one does not repeat its first sample."""
 
     s: Array
     n: Array
@@ -111,7 +112,9 @@ def sample_road(track: Track, spacing: float, half_width: float) -> RoadSamples:
     )
 
 
-def _room(track, resample, curvature: Array, half_width: float) -> tuple[Array, Array]:
+def _room(
+    track: Track, resample: Callable[[Array], Array], curvature: Array, half_width: float
+) -> tuple[Array, Array]:
     """Offsets that keep the car on the road and on its own side of the centre of curvature."""
     left, right = resample(track.width_left), resample(track.width_right)
     if track.closed:
@@ -127,7 +130,7 @@ def _room(track, resample, curvature: Array, half_width: float) -> tuple[Array, 
         where = int(np.argmin(high - low))
         raise ValueError(
             f"track {track.name!r} is {left[where] + right[where]:.3f} m wide near sample {where}, "
-            f"too narrow for a car of {2 * half_width:.3f} m; use a narrower car or a smaller margin"
+            f"too narrow for {2 * half_width:.3f} m of car and margin; use a smaller margin"
         )
     return low, high
 
@@ -194,9 +197,14 @@ def _heading_error(road: RoadSamples, n: Array) -> Array:
     return np.arctan2(slope, 1 - n * bend)
 
 
+def sample_like(track: Track, line: RacingLine) -> RoadSamples:
+    """The samples of `track` that belong to those of `line`."""
+    return sample_road(track, track.length / (len(line.s) - (not track.closed)), 0.0)
+
+
 def slower_line(track: Track, line: RacingLine, limits: CarLimits, grip_share: float) -> RacingLine:
     """The same path, driven as if there were less grip: what is left is room for corrections."""
-    road = sample_road(track, track.length / max(1, len(line.s) - (not track.closed)), 0.0)
+    road = sample_like(track, line)
     cautious = replace(limits, grip=grip_share * limits.grip)
     speed, time = profile_of(road, line.n, cautious)
     return replace(line, speed=speed, time=time)
@@ -217,7 +225,7 @@ def improve_line(road: RoadSamples, limits: CarLimits) -> Array:
 
 
 def _flatter(road: RoadSamples, n: Array, power: float, thrift: float) -> Array:
-    """One Newton step towards the least integral of |curvature|^power, with some care for length."""
+    """One Newton step towards the least integral of |curvature|^power plus a price on length."""
     bend, ds = _bend_and_length(road, n)
     length_price = thrift * np.mean(np.abs(bend)) ** 2 / road.spacing
     weight = _around(road, ds) * (bend**2 + GENTLE**2) ** (power / 2 - 1)

@@ -169,7 +169,7 @@ def find_objects(objects: Objects, lens: Lens, columns: int, wall_foot: Tensor |
     visible = (aside <= 1.0) & (objects.ahead > 0).unsqueeze(-1)
     if wall_foot is not None:
         visible &= foot.unsqueeze(-1) >= wall_foot.unsqueeze(1) - 0.5
-    nearest = torch.where(visible, depth.unsqueeze(-1), FAR_OFF).argmin(1)  # (B, W)
+    nearest = _index_of_least(torch.where(visible, depth.unsqueeze(-1), FAR_OFF))  # (B, W)
 
     def pick(values: Tensor) -> Tensor:
         return values.gather(1, nearest)
@@ -194,3 +194,12 @@ def find_objects(objects: Objects, lens: Lens, columns: int, wall_foot: Tensor |
     body = paint_place("post") + kind * (paint_place("rival") - paint_place("post"))
     edges = (level(share), level(upper), level(lower), level(torch.zeros_like(share)))
     return Bands(edges, (trim, body, trim))
+
+
+def _index_of_least(values: Tensor) -> Tensor:
+    """Index along dimension 1 of the least of (B, K, W); for a few K much faster than argmin."""
+    least, index = values[:, 0], torch.zeros_like(values[:, 0], dtype=torch.int64)
+    for other in range(1, values.shape[1]):
+        index = torch.where(values[:, other] < least, other, index)
+        least = torch.minimum(least, values[:, other])
+    return index

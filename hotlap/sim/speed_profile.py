@@ -17,18 +17,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from hotlap.config.vehicles import VehicleConfig
-from hotlap.sim.vehicles.drive import engine_share
+from hotlap.sim.vehicles.limits import (
+    braking_deceleration,
+    drag_deceleration,
+    drive_acceleration,
+    lateral_limit,
+    top_speed,
+)
 
 Array = NDArray[np.float64]
-GRAVITY = 9.81
 BEYOND = 1.25
 """How far tables reach, in top speeds on the level."""
+FASTEST = 200.0
+"""Top speed of a car that nothing stops, m/s."""
 CRAWL = 0.01
-"""Slowest speed of a profile, m/s: a hill too steep for the engine is crept over, not divided by."""
+"""Slowest speed of a profile, m/s: a hill too steep for the engine is crept over."""
 
 
 @dataclass(frozen=True)
@@ -81,27 +87,20 @@ def limits_of(vehicle: VehicleConfig, grip: float = 1.0) -> CarLimits:
         raise ValueError(
             f"limits are known for kinematic and dynamic cars, not for model {vehicle.model!r}"
         )
-    inverse = 1.0 / (vehicle.mass + vehicle.wheel_mass)
-    wide = np.linspace(0.0, min(vehicle.top_speed, 200.0), 20001)
-
-    def tables(speed: Array) -> tuple[Array, Array, Array]:
-        share = engine_share(vehicle, torch.as_tensor(speed)) * torch.ones(len(speed))
-        engine = share.numpy().astype(float) * vehicle.engine_force * inverse
-        rolling = (vehicle.rolling_force + vehicle.wheel_damping * speed) * inverse
-        brake = vehicle.brake_force * inverse + vehicle.reverse * engine
-        air = vehicle.drag * vehicle.mass * inverse * speed
-        return engine - rolling, brake + rolling, air + vehicle.air_drag / vehicle.mass * speed**2
-
-    push, _, drag = tables(wide)
-    beyond = np.flatnonzero(push < drag)
-    top = float(wide[beyond[0]]) if len(beyond) else float(wide[-1])
-    speed = np.linspace(0.0, BEYOND * top, 126)  # a hill can make a car faster than its engine
+    # A hill can make a car faster than its engine does, so the tables go on.
+    speed = np.linspace(0.0, BEYOND * min(top_speed(vehicle), FASTEST), 126)
+    engine = drive_acceleration(vehicle, speed)
+    rolling = vehicle.rolling_force + vehicle.wheel_damping * speed
+    rolling = rolling / (vehicle.mass + vehicle.wheel_mass)
+    brake = braking_deceleration(vehicle, speed) + vehicle.reverse * engine
     slipping = vehicle.model == "dynamic"
     front_load = vehicle.lr / vehicle.wheelbase
     return CarLimits(
-        speed,
-        *tables(speed),
-        grip=grip * vehicle.mu * vehicle.gravity,
+        speed=speed,
+        push=engine - rolling,
+        hold=brake + rolling,
+        drag=drag_deceleration(vehicle, speed) - rolling,
+        grip=grip * lateral_limit(vehicle),
         gravity=vehicle.gravity,
         drive_bias=bias_of(vehicle.front_drive, front_load) if slipping else 1.0,
         brake_bias=bias_of(vehicle.front_brake, front_load) if slipping else 1.0,
@@ -115,16 +114,21 @@ def limits_of(vehicle: VehicleConfig, grip: float = 1.0) -> CarLimits:
 
 
 def bias_of(share: float, load: float) -> float:
-    """How much sooner the busier axle slides than a car whose force is shared like its load."""
+    """How much sooner the busier axle slides than a car whose force is shared like its load.
+
+    Args:
+        share: The front axle's share of the force along the wheels.
+        load: The front axle's share of the load.
+    """
     return max(share / load, (1.0 - share) / (1.0 - load))
 
 
 def _slip_rate(vehicle: VehicleConfig) -> float:
     """How fast the car can swap its slip from one side to the other.
 
-    The front tyres do so at once. The rear ones have to wait for the body, which the front axle turns
-    with at most mu g lf lr / (wheelbase gyration^2): from rest to rest through twice the slip angle.
-    The axles' mean swaps in half that time.
+    The front tyres do so at once. The rear ones wait for the body, which the front axle turns with
+    at most mu g lf lr / (wheelbase gyration^2): from rest to rest through twice the slip angle. The
+    axles' mean swaps in half that time.
     """
     lever = vehicle.lf * vehicle.lr / vehicle.wheelbase * vehicle.mass / vehicle.yaw_inertia
     turn = vehicle.mu * vehicle.gravity * lever
@@ -133,7 +137,7 @@ def _slip_rate(vehicle: VehicleConfig) -> float:
 
 
 def slip_of_force(force: Array) -> Array:
-    """Slip that gives a share of the largest side force: inverts slip + slip^2 - slip^3 on [0, 1]."""
+    """Slip that gives a share of the largest side force: inverts slip + slip^2 - slip^3."""
     slip = np.linspace(0.0, 1.0, 2001)
     return np.interp(force, slip + slip**2 - slip**3, slip)
 
@@ -206,7 +210,7 @@ class _Passes:
                 self.speed[i + direction] = min(self.speed[i + direction], reach)
 
     def _gains(self, limits: CarLimits) -> Callable[[int, int], float]:
-        """A function of a sample and a direction: acceleration away from it, forward or backward."""
+        """A function of a sample and a direction: the acceleration away from it."""
         push, hold, drag = limits.push.tolist(), limits.hold.tolist(), limits.drag.tolist()
         pull = np.tan(limits.peak_slip * slip_of_force(np.linspace(0.0, 1.0, 65))).tolist()
         per_speed, last = (len(push) - 1) / limits.last_speed, len(push) - 2

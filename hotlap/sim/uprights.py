@@ -136,19 +136,20 @@ def _nearest_cones(cones: Tensor, eye: tuple[Tensor, ...]) -> Tensor:
 
 
 def paint_bands(looks: Looks, look: Tensor, bands: Bands, pixels: Tensor) -> Tensor:
-    """Raw pixels (B, H, W) of `atlas.read_raw` with bands painted over them."""
+    """Raw pixels (B, H, W) of `atlas.read_raw`, overwritten where there are bands."""
     height, width = pixels.shape[1:]
     row = torch.arange(height, device=pixels.device, dtype=torch.int16).view(1, -1, 1)
     above = []  # for each edge, -1 in the rows above it and 0 in the others, by the sign bit
     for edge in bands.edges:
         first = torch.ceil(edge[:, :width].clamp(-1.0, height + 1.0)).to(torch.int16)
         above.append((row - first.unsqueeze(1)).bitwise_right_shift_(15))
-    for start, stop, colour in zip(
-        above[:-1], above[1:], _colours(looks, look, bands, pixels), strict=True
-    ):
-        inside = (start ^ stop).to(pixels.dtype)
+    inside, change = torch.empty_like(pixels), torch.empty_like(pixels)
+    colours = _colours(looks, look, bands, pixels)
+    for start, stop, colour in zip(above[:-1], above[1:], colours, strict=True):
         # Whole-integer selection: several times faster than a mask of bools without a compiler.
-        pixels = (pixels ^ colour[:, None, :width]).bitwise_and_(inside).bitwise_xor_(pixels)
+        inside.copy_(start.bitwise_xor_(stop))
+        torch.bitwise_xor(pixels, colour[:, None, :width], out=change)
+        pixels = pixels.bitwise_xor_(change.bitwise_and_(inside))
     return pixels
 
 

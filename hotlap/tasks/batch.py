@@ -73,6 +73,8 @@ class BatchEnv:
         self.task = task
         self.num_envs = num_envs
         self.seed = seed
+        # A captured step reads the seed here: as a Python number, it would be captured too.
+        self._seed = torch.tensor(seed, dtype=torch.int64, device=task.device)
         self.who = torch.arange(num_envs) if who is None else torch.as_tensor(who)
         self.who = self.who.to(task.device, torch.int64)
         if self.who.shape != (num_envs,):
@@ -98,9 +100,7 @@ class BatchEnv:
     def reset(self, seed: int | None = None, mask: Tensor | None = None) -> Tensor:
         """Begin anew: everything, or with a mask (B,) only those environments, at their next episode."""
         if mask is None:
-            self.seed = self.seed if seed is None else seed
-            self._steps = 0
-            self._bad.zero_()
+            self._sow(self.seed if seed is None else seed, steps=0)
             self._state = self._fresh(self.who, torch.zeros_like(self.who))
         else:
             if seed is not None:
@@ -111,11 +111,17 @@ class BatchEnv:
         self._ended = None
         return self._seen(self.task.observe(self._running["world"]))
 
+    def _sow(self, seed: int, steps: int) -> None:
+        """Take a seed and a count of steps, and forget refused actions."""
+        self.seed, self._steps = seed, steps
+        self._seed.fill_(seed)
+        self._bad.zero_()
+
     def _fresh(self, who: Tensor, episode: Tensor) -> State:
         """Fresh episodes with their clocks at zero."""
         zero = torch.zeros_like(who)
         earned = torch.zeros(len(who), self.task.seats, device=who.device)
-        world = self.task.begin(self.seed, who, episode)
+        world = self.task.begin(self._seed, who, episode)
         return {"who": who, "episode": episode, "clock": zero, "earned": earned, "world": world}
 
     # --- stepping ------------------------------------------------------------------------------
@@ -198,7 +204,7 @@ class BatchEnv:
                 f"the saved state holds {len(saved['envs']['who'])} environments, "
                 f"this batch {self.num_envs}"
             )
-        self.seed, self._steps = saved["seed"], saved["steps"]
+        self._sow(saved["seed"], saved["steps"])
         self._state = map_tree(lambda leaf: leaf.to(self.task.device).clone(), saved["envs"])
         self.who = self._running["who"]
         self._ended = None

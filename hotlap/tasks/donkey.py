@@ -28,7 +28,7 @@ from hotlap.sim.vehicles.model import advance, initial_state
 from hotlap.tasks.donkey_rewards import Signals, reward_terms
 from hotlap.tasks.laps import begin_laps, count_laps
 from hotlap.tasks.road_camera import RoadCamera
-from hotlap.tasks.task import Outcome, State, Task
+from hotlap.tasks.task import Outcome, State, Task, episode_key
 
 UNIT = 0.125
 """One DonkeyCar unit in metres."""
@@ -95,9 +95,9 @@ class DonkeyTask(Task):
 
     # --- the episode ---------------------------------------------------------------------------
 
-    def begin(self, seed: int, who: Tensor, episode: Tensor) -> State:
+    def begin(self, seed: int | Tensor, who: Tensor, episode: Tensor) -> State:
         """Cars on their tracks, at a start pose or anywhere."""
-        key = make_key(who, seed & 0xFFFFFFFF, seed >> 32, episode)
+        key = episode_key(seed, who, episode)
         road = torch.remainder(who, len(self.roads.tracks)).unsqueeze(-1)  # (B, 1)
         s, n, turn, speed = self._start(key, road)
         x, y, heading, node = pose_on(self.roads, road, s, n)

@@ -18,7 +18,7 @@ from torch import Tensor
 from hotlap.config.tasks import TagConfig
 from hotlap.sim.random import Stream, make_key, uniform
 from hotlap.sim.vehicles.model import advance, initial_state, vehicle_params
-from hotlap.tasks.task import Outcome, State, Task
+from hotlap.tasks.task import Outcome, State, Task, episode_key
 
 REWARD = {"gained": 1.0, "caught": 1.0}
 CHASER, RUNNER = 0, 1
@@ -45,9 +45,9 @@ class TagTask(Task):
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Box(-np.inf, np.inf, (12,), np.float32)
 
-    def begin(self, seed: int, who: Tensor, episode: Tensor) -> State:
+    def begin(self, seed: int | Tensor, who: Tensor, episode: Tensor) -> State:
         """Both players anywhere, at least a quarter of the arena apart."""
-        key = make_key(who, seed & 0xFFFFFFFF, seed >> 32, episode)
+        key = episode_key(seed, who, episode)
         draws = uniform(make_key(key, Stream.ARENA), 5)
         room = self.half - self.config.capture
         spot = (draws[:, :2] * 2 - 1) * 0.5 * room  # the chaser stands in the inner half

@@ -19,6 +19,8 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
+from hotlap.sim.random import make_key
+
 State = dict[str, Any]
 """Tensors, or dicts of them."""
 
@@ -54,8 +56,8 @@ class Task(ABC):
     """Whether steps and pictures go through torch.compile."""
 
     @abstractmethod
-    def begin(self, seed: int, who: Tensor, episode: Tensor) -> State:
-        """Fresh episodes, decided by (seed, who, episode) alone."""
+    def begin(self, seed: int | Tensor, who: Tensor, episode: Tensor) -> State:
+        """Fresh episodes, decided by (seed, who, episode) alone; the seed may be a tensor ()."""
 
     @abstractmethod
     def advance(self, state: State, action: Tensor) -> Outcome:
@@ -75,6 +77,12 @@ class Task(ABC):
         shape = self.observation_space.shape
         size = int(torch.tensor(shape).prod()) * self.observation_space.dtype.itemsize
         return 4096 + 3 * size * self.seats
+
+
+def episode_key(seed: int | Tensor, who: Tensor, episode: Tensor) -> Tensor:
+    """The key (B,) that all draws of an episode come from; a seed counts in all its 64 bits."""
+    seed = torch.as_tensor(seed, dtype=torch.int64, device=who.device)
+    return make_key(who, seed & 0xFFFFFFFF, seed >> 32, episode)
 
 
 def map_tree(function: Callable[..., Tensor], *trees: Any) -> Any:

@@ -17,7 +17,7 @@ from hotlap.tasks.adapters.arrays import (
 )
 from hotlap.tasks.adapters.picture import draw
 from hotlap.tasks.batch import BatchEnv
-from hotlap.tasks.task import State, Task
+from hotlap.tasks.task import State, Task, map_tree
 
 
 class GymEnv(gym.Env[Array, Array]):
@@ -80,7 +80,9 @@ class GymEnv(gym.Env[Array, Array]):
         """One control step; what it tells beside its reward is in the info."""
         if self._over:
             raise RuntimeError("the episode has ended; call reset before the next step")
-        self._shown = self.batch.world
+        if self.render_mode is not None:
+            # A copy: on a GPU the next step is written over this one.
+            self._shown = map_tree(torch.clone, self.batch.world)
         step = self.batch.step(to_tensor(action).unsqueeze(0))
         observation = to_array(step.observation)[0]
         info = {name: _plain(to_array(value)[0]) for name, value in told(step).items()}

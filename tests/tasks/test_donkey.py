@@ -1,0 +1,211 @@
+"""What driving a DonkeyCar earns and where it ends, worked by hand."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from hotlap.config.tasks import DonkeyConfig
+from hotlap.sim.tracks import NAMES, Start, Track, find_track
+from hotlap.tasks.batch import BatchEnv, Step
+from hotlap.tasks.donkey import UNIT, DonkeyTask
+from hotlap.tasks.donkey_rewards import Signals, reward_terms
+
+from ..sim.roads_drawn import circle, straight
+
+
+def task_on(track: Track, **settings: object) -> DonkeyTask:
+    config = DonkeyConfig(sensor="telemetry", **settings)  # type: ignore[arg-type]
+    return DonkeyTask(config, tracks=(track,))
+
+
+def begun_at(n: float, track: Track | None = None, **settings: object) -> BatchEnv:
+    """One car at rest in the middle of a straight road, n metres to the left of its line."""
+    track = replace(track or straight(), starts=(Start(s=20.0, n=n),))
+    batch = BatchEnv(task_on(track, **settings), 1)
+    batch.reset()
+    return batch
+
+
+def go(batch: BatchEnv, steer: float, throttle: float, steps: int = 1) -> Step:
+    for _ in range(steps):
+        step = batch.step(torch.tensor([[steer, throttle]] * batch.num_envs))
+    return step
+
+
+# --- rewards ---------------------------------------------------------------------------------
+
+
+def signals(**values: float) -> Signals:
+    usual = {"closeness": 0.75, "forward": 2.0, "speed": 2.5, "off_track": 0.0, "hit": 0.0}
+    return Signals(**{name: torch.tensor([[v]]) for name, v in (usual | values).items()})
+
+
+@pytest.mark.parametrize(
+    ("values", "terms"),
+    [
+        ({}, {"line_speed": 1.5, "off_track": 0.0, "hit": 0.0}),  # 0.75 * 2
+        ({"forward": -1.0}, {"line_speed": -1.0, "off_track": 0.0, "hit": 0.0}),  # in full
+        ({"off_track": 1.0}, {"line_speed": 0.0, "off_track": -1.0, "hit": 0.0}),
+        ({"hit": 1.0}, {"line_speed": 0.0, "off_track": 0.0, "hit": -2.0}),
+    ],
+)
+def test_the_default_reward(values: dict[str, float], terms: dict[str, float]) -> None:
+    found = reward_terms("default", signals(**values))
+    assert {name: term.item() for name, term in found.items()} == terms
+
+
+def test_the_reward_v1_pays_speed_in_any_direction() -> None:
+    found = reward_terms("v1", signals(forward=-2.0))
+    assert {name: term.item() for name, term in found.items()} == {"close_speed": 0.75 * 2.5}
+
+
+@pytest.mark.parametrize("n", [0.0, 0.4, -0.4])
+def test_a_step_earns_forward_speed_times_closeness(n: float) -> None:
+    step = go(begun_at(n, max_cte=8.0), 0.0, 1.0, steps=10)
+    speed = step.metrics["forward_vel"].item()
+    assert speed > 0.5
+    assert step.metrics["cte"].item() == pytest.approx(-n / UNIT, abs=1e-3)
+    assert step.reward.item() == pytest.approx((1 - abs(n) / (8 * UNIT)) * speed, rel=1e-4)
+
+
+# --- endings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", [1, -1])
+@pytest.mark.parametrize(("n", "over"), [(0.99, False), (1.01, True)])
+def test_an_episode_ends_beyond_max_cte_on_either_side(side: int, n: float, over: bool) -> None:
+    step = go(begun_at(side * n, max_cte=8.0), 0.0, 0.0)  # 8 u are 1 m
+    assert (bool(step.terminated), bool(step.truncated)) == (over, False)
+    assert step.reward.item() == (-1.0 if over else 0.0)
+
+
+@pytest.mark.parametrize("side", [1, -1])
+@pytest.mark.parametrize(("n", "hit"), [(0.65, False), (0.68, True)])
+def test_an_episode_ends_where_the_cars_side_meets_a_wall(side: int, n: float, hit: bool) -> None:
+    # Road's edge at 0.5, wall 0.25 further, half a car of 0.174 m: touched from 0.663 on.
+    step = go(begun_at(side * n, replace(straight(), wall_gap=0.25)), 0.0, 0.0)
+    assert bool(step.terminated) is hit
+    assert step.metrics["hit"].item() == float(hit)
+    assert step.reward.item() == (-2.0 if hit else 0.0)
+
+
+def test_where_an_open_road_runs_out_the_episode_is_cut_off() -> None:
+    track = replace(straight(length=10.0), starts=(Start(s=8.0),))
+    batch = BatchEnv(task_on(track), 1)
+    batch.reset()
+    for _ in range(60):
+        step = go(batch, 0.0, 1.0)
+        if step.done:
+            break
+    assert bool(step.truncated) and not bool(step.terminated)
+    assert step.metrics["s"].item() == pytest.approx(10.0 - 2 * UNIT, abs=0.2)
+
+
+# --- actions ---------------------------------------------------------------------------------
+
+
+def test_actions_are_held_to_their_limits() -> None:
+    settings = {"steer_limit": 0.5, "throttle_min": 0.1, "throttle_max": 0.6}
+    for wild, kept in (((9.0, 9.0), (0.5, 0.6)), ((-9.0, -9.0), (-0.5, 0.1))):
+        one, other = begun_at(0.0, **settings), begun_at(0.0, **settings)
+        go(one, *wild, steps=5), go(other, *kept, steps=5)
+        for name, value in one.world["car"].items():
+            assert torch.equal(value, other.world["car"][name]), name
+
+
+def test_steering_to_the_right_is_positive_and_so_is_cte_there() -> None:
+    batch = begun_at(0.0)
+    ctes = [go(batch, 0.5, 0.6).metrics["cte"].item() for _ in range(20)]
+    assert ctes[-1] > 0.2 and ctes == sorted(ctes)
+    assert batch.world["car"]["y"].item() < 0  # the road runs along +x, so right is down
+
+
+def test_a_lap_of_a_round_road_is_counted_and_timed() -> None:
+    radius = 3.0
+    batch = BatchEnv(task_on(circle(radius), max_steps=2000), 1)
+    batch.reset()
+    times = []
+    for _ in range(600):
+        place, car = batch.world["place"], batch.world["car"]
+        steer = -0.1 * radius / 3.0 + 2.0 * place["n"].item() + 1.5 * place["heading_error"].item()
+        step = go(batch, steer - 0.15, 0.3)
+        assert not step.done, f"lost at {place['s'].item():.1f} m, {car['vx'].item():.1f} m/s"
+        times += [t for t in step.metrics["lap_time"].tolist() if t]
+        if len(times) == 2:
+            break
+    length = float(batch.task.roads.length[0])  # type: ignore[attr-defined]
+    assert step.metrics["laps"].item() == 2
+    assert 2 * length <= step.metrics["progress"].item() < 2 * length + 0.3
+    assert times[1] < times[0]  # the first began at rest
+    assert times[1] == pytest.approx(length / step.metrics["speed"].item(), rel=0.1)
+
+
+# --- beginnings ------------------------------------------------------------------------------
+
+
+def begin(
+    task: DonkeyTask, count: int, seed: int = 0, episode: int = 0
+) -> dict[str, dict[str, Tensor]]:
+    return task.begin(seed, torch.arange(count), torch.full((count,), episode))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_track_can_be_driven_from_its_start(name: str) -> None:
+    track = find_track(name)
+    batch = BatchEnv(task_on(track), 4)
+    batch.reset()
+    place, car = batch.world["place"], batch.world["car"]
+    starts = torch.tensor([start.s for start in track.starts])
+    assert float((place["s"] - starts).abs().min(1).values.max()) < 1e-3
+    assert float(place["n"].abs().max()) < 1e-3 and float(car["vx"].abs().max()) == 0
+    assert float(place["heading_error"].abs().max()) < 1e-2
+    step = go(batch, 0.0, 0.5, steps=15)
+    assert bool(torch.isfinite(step.observation).all()) and not step.terminated.any()
+    assert float(step.metrics["progress"].min()) > 0.05
+
+
+def test_where_a_track_has_two_starts_both_are_used() -> None:
+    task = task_on(find_track("roboracingleague_1"))
+    assert len(begin(task, 64)["place"]["s"].round().unique()) == 2
+
+
+def test_environment_i_drives_on_track_i_modulo_their_number() -> None:
+    config = DonkeyConfig(sensor="telemetry", tracks=("generated_track", "warren", "waveshare"))
+    assert begin(DonkeyTask(config), 7)["road"].flatten().tolist() == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_random_starts_lie_all_along_the_road_and_on_it() -> None:
+    track = find_track("generated_track")
+    state = begin(task_on(track, start="random"), 2000)
+    place, car = state["place"], state["car"]
+    s = place["s"] / track.length
+    assert float(s.min()) < 0.01 and float(s.max()) > 0.99
+    assert bool(
+        (place["n"] < place["width_left"]).all() & (-place["n"] < place["width_right"]).all()
+    )
+    assert float(place["heading_error"].abs().max()) < 0.2
+    assert float(car["vx"].min()) >= 0 and 1.9 < float(car["vx"].max()) <= 2.0
+
+
+def test_random_starts_leave_room_on_an_open_road() -> None:
+    state = begin(task_on(straight(length=40.0), start="random"), 500)
+    assert float(state["place"]["s"].min()) >= 0 and float(state["place"]["s"].max()) <= 32.0
+
+
+def test_an_episode_is_decided_by_seed_identity_and_number_alone() -> None:
+    task = task_on(find_track("generated_track"), start="random")
+    one, again = begin(task, 8, seed=3, episode=2), begin(task, 8, seed=3, episode=2)
+    assert torch.equal(one["key"], again["key"])
+    assert torch.equal(one["car"]["x"], again["car"]["x"])
+    keys = [
+        begin(task, 8, seed, episode)["key"]
+        for seed, episode in ((3, 2), (4, 2), (3, 3), (2**40 + 3, 2))
+    ]
+    assert len(torch.cat(keys).unique()) == 32
+
+
+def test_an_unknown_setting_names_the_nearest() -> None:
+    with pytest.raises(ValueError, match="telemetry"):
+        DonkeyConfig(sensor="telemetri")  # type: ignore[arg-type]
