@@ -22,7 +22,7 @@ from hotlap.sim.tracks.track import Track
 
 LONG = 100.0
 """Length (m) from which nodes lie 0.2 m apart instead of 0.1: long tracks are wide and gentle."""
-RESERVE = 0.95
+RESERVE = 0.97
 """Share of the grip that the reference driver plans with."""
 
 

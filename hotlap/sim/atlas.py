@@ -15,11 +15,12 @@ from torch import Tensor
 
 from hotlap.sim.fields import Q_STEPS
 from hotlap.sim.looks import (
+    LEVEL_ROWS,
     LEVELS_ACROSS,
     LEVELS_ALONG,
     PHASES,
     Q_SPAN,
-    ROW_PAD,
+    REPEAT,
     ROWS,
     SKY_COLUMNS,
     SKY_MARGIN,
@@ -36,20 +37,25 @@ EXPONENT = 0x7F800000
 ONE_TWICE = 0x7F000000
 """Exponent bits of 1.0, twice: subtracting the bits of a power of two from it gives its inverse."""
 TAU = 6.283185307179586
-MAX_STEP = 1.9
-"""Most atlas pixels between neighbouring pixels of a picture; faster changes are filtered out."""
 Q_EDGE = Q_SPAN * Q_STEPS
 Q_CALM = 0.8 * Q_EDGE
-"""Beyond this q is taken as constant within a group, so that plain land never reads back into a road."""
+"""Beyond this q settles to a constant within a group: plain land must not read back into a road."""
+Q_STEP = 1.9
+"""Most columns of the atlas between neighbouring pixels; faster changes are filtered out."""
+P_STEP = 14.0
+"""Fastest change of p between neighbouring pixels, so that a group stays within what the tile
+repeats (one and a half steps lie between a group's middle and its end); more is a blur anyway."""
+P_LAST = PHASES + REPEAT - 1.5 * P_STEP - 1
+"""Largest p of a group's middle, for the same reason."""
 
 Places = tuple[Tensor, Tensor, Tensor, Tensor]
 """Atlas row, its step per pixel, atlas column, its step per pixel."""
 
 
-def _exponent(across: Tensor, down: Tensor, levels: int) -> Tensor:
-    """Bits of the largest power of two not above a pixel's footprint, limited to the levels there are."""
+def _detail(across: Tensor, down: Tensor, levels: int) -> Tensor:
+    """1 / (largest power of two not above a pixel's footprint), limited to the levels there are."""
     footprint = across.abs().add_(down.abs()).clamp_(1.0, 2.0 ** (levels - 1))
-    return footprint.view(torch.int32) & EXPONENT
+    return (ONE_TWICE - (footprint.view(torch.int32) & EXPONENT)).view(torch.float32)
 
 
 def road_places(
@@ -59,17 +65,13 @@ def road_places(
 
     All in steps, as `fields.read_patches` gives them.
     """
-    fine = (ONE_TWICE - _exponent(q_across, q_down, LEVELS_ACROSS)).view(torch.float32)
-    calm = (Q_EDGE**2 - q * q).mul_(1 / (Q_EDGE**2 - Q_CALM**2)).clamp_(0.0, 1.0)
+    fine = _detail(q_across, q_down, LEVELS_ACROSS)
     column = q.clamp(-Q_EDGE, Q_EDGE).add_(Q_EDGE - WIDTH).mul_(fine).add_(WIDTH)
-    column_step = (q_across * fine).clamp_(-MAX_STEP, MAX_STEP).mul_(calm)
-    bits = _exponent(p_across, p_down, LEVELS_ALONG)
-    fine = (ONE_TWICE - bits).view(torch.float32)
-    level = (bits >> 23).to(torch.float32)  # biased by 127
-    phase = p - torch.floor(p * (1 / PHASES)) * PHASES
-    row = (phase - 2 * PHASES).mul_(fine).add_(level, alpha=2 * ROW_PAD)
-    row = row.add_(2 * PHASES + ROW_PAD - 127 * 2 * ROW_PAD)
-    row_step = (p_across * fine).clamp_(-MAX_STEP, MAX_STEP)
+    calm = (Q_EDGE**2 - q * q).mul_(1 / (Q_EDGE**2 - Q_CALM**2)).clamp_(0.0, 1.0)
+    column_step = (q_across * fine).clamp_(-Q_STEP, Q_STEP).mul_(calm)
+    fine = _detail(p_across, p_down, LEVELS_ALONG)
+    row = p.clamp(max=P_LAST).add_(REPEAT - 2 * LEVEL_ROWS).mul_(fine).add_(2 * LEVEL_ROWS)
+    row_step = p_across.clamp(-P_STEP, P_STEP).mul_(fine)
     return row, row_step, column, column_step
 
 
@@ -102,7 +104,8 @@ def read_raw(looks: Looks, look: Tensor, places: Places, colour: bool) -> Tensor
     """
     atlas = looks.colour if colour else looks.gray
     index = _indices(places)
-    index += (look * (ROWS * WIDTH)).to(torch.int32).view(-1, 1, 1, 1)
+    if len(atlas) > ROWS * WIDTH:
+        index += (look * (ROWS * WIDTH)).to(torch.int32).view(-1, 1, 1, 1)
     return atlas.index_select(0, index.reshape(-1)).view(*index.shape[:2], -1)
 
 
@@ -114,6 +117,13 @@ def unpack(pixels: Tensor) -> Tensor:
     if pixels.dtype == torch.uint8:
         return pixels.unsqueeze(-1)
     return pixels.unsqueeze(-1).view(torch.uint8)[..., :3]
+
+
+def split_channels(pixels: Tensor) -> Tensor:
+    """The same as `unpack`, as numbers of their own, which a compiler can go on with."""
+    if not torch.compiler.is_compiling() or pixels.dtype == torch.uint8:
+        return unpack(pixels)
+    return torch.stack([(pixels >> shift) & 255 for shift in (0, 8, 16)], -1).to(torch.uint8)
 
 
 def _indices(places: Places) -> Tensor:

@@ -170,7 +170,8 @@ def _patches(q: np.ndarray, s: np.ndarray, track: Track, half_width: float) -> n
     q_plain, q_ridge = _bilinear(*corners_q), _bilinear(*size) * sign[..., None]
     periods = max(1.0, np.round(length / (PERIOD * half_width))) / length
     p_plain = _bilinear(*[corner * periods for corner in unwrapped])
-    p_plain[..., 0] %= 1.0
+    # Whole periods mean nothing, so each patch begins with its smallest p between 0 and 1.
+    p_plain[..., 0] -= np.floor(np.min(unwrapped, 0) * periods)
     p_ridge = np.zeros_like(p_plain)
     q_all = np.where(ridge[..., None], q_ridge, q_plain)
     p_all = np.where(ridge[..., None], p_ridge, p_plain)

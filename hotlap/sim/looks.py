@@ -30,9 +30,11 @@ PHASES = P_STEPS
 """Rows of the tile's finest level: one period of the pattern."""
 LEVELS_ALONG = 7
 LEVELS_ACROSS = 8
-ROW_PAD = 3
-"""Rows repeated above and below each level, since a group of pixels may read just past its end."""
-TILE_ROWS = 2 * PHASES - 1 + 2 * ROW_PAD * LEVELS_ALONG
+REPEAT = 32
+"""Rows of the pattern repeated before and after a period, since a group may read past its ends."""
+LEVEL_ROWS = PHASES + 2 * REPEAT
+"""Rows of the finest level along the road; each next level has half as many."""
+TILE_ROWS = 2 * LEVEL_ROWS - (LEVEL_ROWS >> (LEVELS_ALONG - 1))
 SKY_TOP = TILE_ROWS
 SKY_ROWS = 64
 SKY_STEEPEST = 0.95
@@ -210,12 +212,12 @@ def _place_levels(atlas: np.ndarray, tile: np.ndarray) -> None:
     """Write the tile at all levels of detail into the atlas."""
     row = 0
     along = tile
-    for _ in range(LEVELS_ALONG):
+    for depth in range(LEVELS_ALONG):
+        rows = np.arange(LEVEL_ROWS >> depth) - (REPEAT >> depth)
         level, column = along, 0
-        height = len(along)
-        rows = np.arange(-ROW_PAD, height + ROW_PAD) % height
         for _ in range(LEVELS_ACROSS):
-            atlas[row : row + len(rows), column : column + level.shape[1]] = level[rows]
+            columns = slice(column, column + level.shape[1])
+            atlas[row : row + len(rows), columns] = level[rows % len(level)]
             column += level.shape[1]
             level = _halve(level, axis=1)
         row += len(rows)

@@ -201,9 +201,9 @@ class DonkeyTask(Task):
     # --- the senses ----------------------------------------------------------------------------
 
     def observe(self, state: State) -> Tensor:
-        """A raw picture (B, 1, H, W) or numbers (B, 1, K)."""
+        """A picture, raw (B, 1, H, W) or with channels (B, 1, H, W, C), or numbers (B, 1, K)."""
         if self.camera is not None:
-            return self.camera.draw(state, self.vehicle.body_offset).unsqueeze(1)
+            return self.camera.draw(state, self.vehicle.body_offset, self._clock(state)).unsqueeze(1)
         car, place = state["car"], state["place"]
         motion = [car[name] for name in ("vx", "vy", "yaw_rate", "ax", "ay", "steer")]
         if self.config.sensor == "lidar":
@@ -221,13 +221,19 @@ class DonkeyTask(Task):
 
     def present(self, observed: Tensor) -> Tensor:
         """A picture (B, 1, H, W, C) or numbers (B, 1, K)."""
-        return observed if self.camera is None else unpack(observed)
+        raw = self.camera is not None and observed.dim() == 4
+        return unpack(observed) if raw else observed
+
+    def _clock(self, state: State) -> Tensor:
+        """Control steps since the episode began (B,) int64."""
+        return torch.round(state["time"][:, 0] / self.control_dt).to(torch.int64)
 
     def _lidar(self, state: State) -> Tensor:
         """Ranges (B, 1, beams) as shares of the longest."""
         car, road, config = state["car"], state["road"], self.config.lidar
-        clock = torch.round(state["time"] / self.control_dt).to(torch.int64)
-        key = make_key(state["key"].unsqueeze(-1), clock, Stream.LIDAR) if config.noise else None
+        key = None
+        if config.noise:
+            key = make_key(state["key"], self._clock(state), Stream.LIDAR).unsqueeze(-1)
         ranges = cast_road(
             config, self.fields, road, car["x"], car["y"], car["heading"],
             limits=self.limits, key=key,

@@ -7,13 +7,15 @@ from torch import Tensor
 
 from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.sensors import CameraConfig
-from hotlap.sim.atlas import read_raw
-from hotlap.sim.camera import View, look_forward
+from hotlap.sim.atlas import read_raw, split_channels
+from hotlap.sim.camera import View, look_around
 from hotlap.sim.fields import survey
 from hotlap.sim.looks import make_looks
+from hotlap.sim.optics import add_noise, blur, make_strip
 from hotlap.sim.random import Stream, integers, make_key
 from hotlap.sim.randomisation import draw_camera, pitch_play
 from hotlap.sim.roads import Roads
+from hotlap.sim.uprights import make_uprights, paint_bands
 from hotlap.tasks.task import State
 
 CHUNK = 16
@@ -36,6 +38,7 @@ class RoadCamera:
         self.config = config
         self.ranges = ranges
         self.fields = survey(roads)
+        self.uprights = make_uprights(roads, self.fields)
         styles = tuple(dict.fromkeys(track.style for track in roads.tracks))
         self.looks = make_looks(
             styles, ranges.looks, 0, ranges.light, ranges.colour, ranges.texture, roads.device
@@ -43,28 +46,55 @@ class RoadCamera:
         first = [styles.index(track.style) * ranges.looks for track in roads.tracks]
         self.first_look = torch.tensor(first, device=roads.device)
         self._play = pitch_play(ranges)
-        self._look = look_forward
+        self._strip = None
+        if ranges.noise[1] > 0:
+            channels = 3 if config.colour else 1
+            self._strip = make_strip(config.height, config.width, channels, roads.device)
+        self._look = look_around
         if compiled and roads.device.type == "cpu":
             # A compiler fuses the sums well but not the reads, so on a CPU it gets the sums alone.
-            self._look = torch.compile(look_forward, dynamic=False, fullgraph=True)
+            self._look = torch.compile(look_around, dynamic=False, fullgraph=True)
 
     def begin(self, key: Tensor, road: Tensor) -> dict[str, Tensor]:
         """Each episode's own camera and look (B,), for keys and roads (B,)."""
         look = integers(make_key(key, Stream.LOOK), self.ranges.looks).squeeze(-1)
         return draw_camera(self.ranges, key) | {"look": self.first_look[road] + look}
 
-    def draw(self, state: State, body_offset: float) -> Tensor:
-        """Raw pictures (B, height, width) from the first car of each environment (see `atlas.unpack`)."""
+    def draw(self, state: State, body_offset: float, clock: Tensor) -> Tensor:
+        """Pictures from the first car of each environment.
+
+        Raw (B, height, width), for `atlas.unpack`, if they are clean; with channels
+        (B, height, width, C) if a lens or sensor spoils them.
+
+        Args:
+            state: The task's state.
+            body_offset: From the car's centre of mass forward to the origin the camera is mounted on.
+            clock: Control steps since the episode began (B,), for noise that changes every step.
+        """
         view = self._view(state, body_offset)
         batch = len(view.x)
         if view.x.is_cuda or batch <= CHUNK:
-            return self._draw(view)
-        frames = [self._draw(_part(view, start)) for start in range(0, batch, CHUNK)]
-        return torch.cat(frames)
+            pictures = self._draw(view)
+        else:
+            parts = (self._draw(_part(view, start)) for start in range(0, batch, CHUNK))
+            pictures = torch.cat(list(parts))
+        if self._strip is None and self.ranges.blur[1] == 0:
+            return pictures
+        own = state["camera"]
+        pictures = blur(split_channels(pictures), own["blur"] if self.ranges.blur[1] > 0 else None)
+        return add_noise(
+            pictures, self._strip, own["noise"], make_key(state["key"], clock, Stream.IMAGE)
+        )
 
     def _draw(self, view: View) -> Tensor:
-        places = self._look(self.config, self.fields, view, pitch_play=self._play)
-        return read_raw(self.looks, view.look, places, self.config.colour)[:, :, : self.config.width]
+        """Raw pictures of a view."""
+        places, bands = self._look(
+            self.config, self.fields, view, self.uprights, pitch_play=self._play
+        )
+        pixels = read_raw(self.looks, view.look, places, self.config.colour)
+        for band in bands:
+            pixels = paint_bands(self.looks, view.look, band, pixels)
+        return pixels[:, :, : self.config.width]
 
     def _view(self, state: State, body_offset: float) -> View:
         """Where each picture is taken from."""

@@ -14,7 +14,7 @@ from hotlap.sim.looks import (
     BINS,
     PHASES,
     Q_SPAN,
-    ROW_PAD,
+    REPEAT,
     ROWS,
     SKY_COLUMNS,
     SKY_MARGIN,
@@ -69,7 +69,7 @@ def _tile(
     middle = (track.width_left[0] - track.width_right[0]) / 2
     q = np.clip((n - middle) / half_width, -Q_SPAN, Q_SPAN - 1e-9)
     periods = max(1.0, round(track.length / (PERIOD * half_width)))
-    row = ROW_PAD + np.floor(s / track.length * periods % 1.0 * PHASES).astype(int)
+    row = REPEAT + np.floor(s / track.length * periods % 1.0 * PHASES).astype(int)
     column = np.floor((q + Q_SPAN) / (2 * Q_SPAN) * BINS).astype(int)
     return atlas[row, column].astype(float)
 

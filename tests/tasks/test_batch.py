@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from hotlap.sim.random import make_key, uniform
-from hotlap.tasks import memory
 from hotlap.tasks.batch import BatchEnv, Step
 from hotlap.tasks.registry import make_task
 from hotlap.tasks.task import Task
@@ -227,62 +226,6 @@ def test_a_restored_batch_forgets_a_refused_action(telemetry: Task) -> None:
         drive(batch, (float("nan"), 0.0))
     batch.load_state(saved)
     drive(batch, STAY)
-
-
-# --- refusing --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_an_action_that_is_no_number_is_refused_with_its_place_and_time(
-    telemetry: Task, bad: float
-) -> None:
-    batch = begun(telemetry, torch.tensor([10, 20, 30]))
-    drive(batch, STAY, 4)
-    wrong = torch.zeros(3, 2)
-    wrong[1, 0] = bad
-    with pytest.raises(ValueError, match=r"environment 20 \(place 1 .*\) at step 4 .* 1 of 3"):
-        batch.step(wrong)
-
-
-@pytest.mark.parametrize("shape", [(3, 2), (2, 3), (4,), (2,), (1, 4)])
-def test_actions_of_a_wrong_shape_are_refused_with_both_shapes(
-    telemetry: Task, shape: tuple[int, ...]
-) -> None:
-    batch = begun(telemetry, torch.arange(2))
-    with pytest.raises(ValueError) as refused:
-        batch.step(torch.zeros(shape))
-    assert "(2, 2)" in str(refused.value) and str(shape) in str(refused.value)
-
-
-def test_two_seats_need_an_axis_for_seats() -> None:
-    batch = BatchEnv(make_task("tag", seats=2), 3)
-    batch.reset()
-    with pytest.raises(ValueError, match=r"\(3, 2, 2\), got \(3, 2\)"):
-        batch.step(torch.zeros(3, 2))
-
-
-def test_a_batch_that_does_not_fit_is_refused_with_what_would(
-    telemetry: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 100 * telemetry.bytes_per_env)
-    BatchEnv(telemetry, 90)
-    with pytest.raises(MemoryError, match=r"91 environments.*at most 90 would fit"):
-        BatchEnv(telemetry, 91)
-
-
-def test_a_batch_must_begin_before_it_steps(telemetry: Task) -> None:
-    batch = BatchEnv(telemetry, 1)
-    with pytest.raises(RuntimeError, match="call reset first"):
-        drive(batch, STAY)
-    batch.reset()
-    with pytest.raises(RuntimeError, match="call step first"):
-        batch.final_observation(torch.tensor([0]))
-
-
-@pytest.mark.parametrize("num_envs", [0, -1])
-def test_an_empty_batch_is_refused(telemetry: Task, num_envs: int) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        BatchEnv(telemetry, num_envs)
 
 
 # --- compiled --------------------------------------------------------------------------------

@@ -80,6 +80,8 @@ def test_tasks_as_they_come_keep_the_batch_contract(name: str) -> None:
     task = make_task(name)
     check_batch_env(
         lambda n, seed, who: BatchEnv(task, n, seed, who),
-        steps=2 * task.max_steps // 3 if name == "tag" else 150,
+        steps=task.max_steps + 20 if name == "tag" else 150,
+        # Fleeing amplifies a rounding: 600 steps of tag drift some 3e-4 apart between batches.
+        tolerance=1e-3 if name == "tag" else 1e-5,
         seeds_matter=name == "tag",  # a donkey begins at its line, alike every time
     )

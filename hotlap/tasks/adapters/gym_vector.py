@@ -157,17 +157,22 @@ class GymVectorEnv(gym.vector.VectorEnv[Array, Array, Array]):
         """
         arrays = {name: to_array(value) for name, value in told(step).items()}
         if not done.any():
-            return _masked(arrays, np.ones_like(done))
+            return _with_masks(arrays, np.ones_like(done))
         places = np.flatnonzero(done)
-        index = torch.from_numpy(places).to(self.task.device)
+        last = to_array(self.batch.final_observation(torch.from_numpy(places).to(self.task.device)))
         final_obs = np.full(self.num_envs, None, dtype=object)
-        last = to_array(self.batch.final_observation(index))
-        for row, place in enumerate(places):
-            final_obs[place] = last[row].copy()
-        infos = _masked(arrays, ~done)
-        infos |= {"final_obs": final_obs, "_final_obs": done.copy()}
-        infos |= {"final_info": _masked(arrays, done), "_final_info": done.copy()}
-        return infos
+        for place, seen in zip(places, last, strict=True):
+            final_obs[place] = seen.copy()
+        ended = {name: np.zeros_like(values) for name, values in arrays.items()}
+        for name, values in arrays.items():
+            ended[name][places] = values[places]
+            values[places] = 0
+        return _with_masks(arrays, ~done) | {
+            "final_obs": final_obs,
+            "_final_obs": done.copy(),
+            "final_info": _with_masks(ended, done),
+            "_final_info": done.copy(),
+        }
 
     def render(self) -> tuple[Array, ...] | None:
         """A picture of each environment as it is now."""
@@ -176,12 +181,6 @@ class GymVectorEnv(gym.vector.VectorEnv[Array, Array, Array]):
         return tuple(draw(self.task, self.batch.world, place) for place in range(self.num_envs))
 
 
-def _masked(arrays: dict[str, Array], mask: Array) -> dict[str, Any]:
-    """Arrays with 0 outside the mask, and the mask of each."""
-    infos: dict[str, Any] = {}
-    for name, values in arrays.items():
-        if not mask.all():
-            values = values.copy()
-            values[~mask] = 0
-        infos |= {name: values, f"_{name}": mask.copy()}
-    return infos
+def _with_masks(arrays: dict[str, Array], mask: Array) -> dict[str, Any]:
+    """Arrays by name, each with a mask of its own."""
+    return arrays | {f"_{name}": mask.copy() for name in arrays}

@@ -87,17 +87,20 @@ class SB3VecEnv(VecEnv):
         """Fill the infos of the environments that ended."""
         index = torch.from_numpy(places).to(self.task.device)
         last = to_array(self.batch.final_observation(index))
-        returns = step.episode_return[index].tolist()
-        lengths = step.episode_length[index].tolist()
         truncated = step.truncated[index].tolist()
+        lengths = step.episode_length[index].tolist()
+        returns = step.episode_return[index].tolist()
         values = {name: value[index].tolist() for name, value in told(step).items()}
+        names, rows = tuple(values), zip(*values.values(), strict=True)
         now = round(time.monotonic() - self._began, 6)
-        for row, place in enumerate(places):
-            info = infos[place]
-            info.update((name, column[row]) for name, column in values.items())
-            info["terminal_observation"] = last[row].copy()
-            info["TimeLimit.truncated"] = truncated[row]
-            info["episode"] = {"r": round(returns[row], 6), "l": lengths[row], "t": now}
+        for place, seen, late, length, earned, row in zip(
+            places.tolist(), last, truncated, lengths, returns, rows, strict=True
+        ):
+            infos[place] = dict(zip(names, row, strict=True)) | {
+                "terminal_observation": seen.copy(),
+                "TimeLimit.truncated": late,
+                "episode": {"r": round(earned, 6), "l": length, "t": now},
+            }
 
     # --- what SB3 asks of single environments --------------------------------------------------
 
