@@ -42,11 +42,19 @@ def tracks(cfg: TracksConfig) -> Answer:
     chosen = [find_track(name) for name in cfg.names or NAMES]
     rows = [facts(track) for track in chosen]
     print_table(rows)
-    if cfg.draw is None:
-        return {"tracks": rows}
-    maps = [draw_map(track, cfg.draw / f"{track.name}.png") for track in chosen]
-    print(f"{len(maps)} maps in {cfg.draw}")
-    return {"tracks": rows, "maps": [str(path) for path in maps]}
+    answer: Answer = {"tracks": rows}
+    if cfg.draw is not None:
+        maps = [draw_map(track, cfg.draw / f"{track.name}.png") for track in chosen]
+        print(f"{len(maps)} maps in {cfg.draw}")
+        answer["maps"] = [str(path) for path in maps]
+    if cfg.sheet is not None:
+        from hotlap.config.presets import load_preset
+        from hotlap.config.tasks import DonkeyConfig
+        from hotlap.evaluation.contact_sheet import draw_sheet
+
+        answer["sheet"] = str(draw_sheet(chosen, cfg.sheet, load_preset(DonkeyConfig, cfg.preset)))
+        print(f"sheet: {cfg.sheet}")
+    return answer
 
 
 def watch(cfg: WatchConfig) -> Answer:

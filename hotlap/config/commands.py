@@ -26,6 +26,10 @@ class TracksConfig(Command):
     """Which tracks; all of them when none is named."""
     draw: Path | None = None
     """Write one map per track, as PNG, into this folder."""
+    sheet: Path | None = None
+    """Write what the camera sees on each track to this PNG file."""
+    preset: str = "donkey/default"
+    """Settings behind the sheet: a shipped preset by name, or a TOML file of your own."""
 
 
 @dataclass(frozen=True)
