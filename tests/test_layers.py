@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sim": {"config"},
     "store": BASE,
     "wire": BASE,
+    "testing": WORLD,
     "tasks": BASE | {"sim", "tasks.bridges"},
     "tasks.bridges": WORLD | {"wire"},
     "wire.server": WORLD | {"wire"},

@@ -218,6 +218,8 @@ def improve_line(road: RoadSamples, limits: CarLimits) -> Array:
         n = middle
         for power in POWERS:
             n = _flatter(road, n, power, thrift)
+            if power == 2:  # the first steps are always bettered by the later ones
+                continue
             time = profile_of(road, n, limits)[1]
             if time < best_time:
                 best, best_time = n, time

@@ -38,17 +38,27 @@ def mix(word: Tensor) -> Tensor:
     return word ^ (word >> 16)
 
 
+def _mix_number(word: int) -> int:
+    """`mix` of a Python number."""
+    word &= MASK
+    word = ((word ^ (word >> 16)) * 0x85EBCA6B) & MASK
+    word = ((word ^ (word >> 13)) * 0xC2B2AE35) & MASK
+    return word ^ (word >> 16)
+
+
 def make_key(first: Tensor, *words: Tensor | int) -> Tensor:
     """Fold words into one 32-bit key, shaped like the broadcast of them all.
 
-    `first` is a tensor so that the key lives on its device; 64-bit words count in full.
+    `first` is a tensor so that the key lives on its device. A number and a tensor that holds it give
+    the same key; 64-bit words count in full.
     """
     key = mix(mix(first) + (first >> 32) + 0x9E3779B9)
     for word in words:
         if isinstance(word, Tensor):
-            key = mix(key * 0x01000193 + mix(word + 0x7F4A7C15) + (word >> 32))
+            folded: Tensor | int = mix(word + 0x7F4A7C15) + (word >> 32)
         else:
-            key = mix(key * 0x01000193 + ((int(word) * 0x9E3779B1 + 0x7F4A7C15) & MASK))
+            folded = _mix_number(int(word) + 0x7F4A7C15) + (int(word) >> 32)
+        key = mix(key * 0x01000193 + folded)
     return key
 
 

@@ -203,6 +203,7 @@ def _describe(
 ) -> Place:
     """Read a road's features at a point of it, and measure the car against them."""
     count, closed = roads.count[road], roads.closed[road]
+    fraction = torch.where(closed | (node <= count - 2), fraction, 1.0)  # past an open road's end
     node = torch.where(closed, torch.remainder(node, count), torch.minimum(node, count - 2).clamp(min=0))
     row = (roads.first[road] + node).reshape(-1)
     here = roads.features.index_select(0, row)
@@ -229,8 +230,9 @@ def pose_on(roads: Roads, road: Tensor, s: Tensor, n: Tensor) -> tuple[Tensor, T
     count, closed = roads.count[road], roads.closed[road]
     along = s / roads.spacing[road]
     node = torch.floor(along).to(torch.int64)
+    node = torch.where(closed, node, torch.minimum(node, count - 2).clamp(min=0))
     fraction = along - node
-    node = torch.where(closed, torch.remainder(node, count), torch.minimum(node, count - 2).clamp(min=0))
+    node = torch.where(closed, torch.remainder(node, count), node)
     row = (roads.first[road] + node).reshape(-1)
     ax, ay, dx, dy = roads.segments.index_select(0, row).view(*node.shape, 4).unbind(-1)
     here = roads.features.index_select(0, row)

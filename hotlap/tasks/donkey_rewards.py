@@ -27,21 +27,26 @@ class Signals:
     """1 where the car has just hit a wall, else 0."""
 
 
+def _ended(signals: Signals) -> Tensor:
+    """1 where the episode ends in this step, else 0."""
+    return torch.maximum(signals.off_track, signals.hit)
+
+
 Term = Callable[[Signals], Tensor]
 
 TERMS: dict[str, Term] = {
     # DonkeyCar's own: forward speed scaled by closeness, backward speed in full; not paid at the end.
     "line_speed": lambda s: (
-        torch.where(s.forward > 0, s.closeness * s.forward, s.forward) * (1 - s.off_track) * (1 - s.hit)
+        torch.where(s.forward > 0, s.closeness * s.forward, s.forward) * (1 - _ended(s))
     ),
     "close_speed": lambda s: s.closeness * s.speed,
-    "off_track": lambda s: s.off_track,
-    "hit": lambda s: s.hit,
+    "ended": lambda s: _ended(s),
 }
 
 REWARDS: dict[str, dict[str, float]] = {
-    # What the DonkeyCar client pays: (1 - |cte| / max_cte) * forward speed, -1 off the road, -2 on a hit.
-    "default": {"line_speed": 1.0, "off_track": -1.0, "hit": -2.0},
+    # What the DonkeyCar client pays: (1 - |cte| / max_cte) * forward speed, and -1 for the step that
+    # ends the episode, off the road or at a wall (its -2 for a hit is never reached: a hit ends it).
+    "default": {"line_speed": 1.0, "ended": -1.0},
     # speed * (1 - |cte| / max_cte) and nothing else: the first shaping, paid for circling as well.
     "v1": {"close_speed": 1.0},
 }

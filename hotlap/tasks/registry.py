@@ -1,7 +1,7 @@
 """Every task by name."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -42,7 +42,7 @@ def make_task(
 ) -> Task:
     """Build a task by name, with settings by field name in place of its defaults."""
     entry = find_task(name)
-    known = entry.config.__dataclass_fields__
+    known = [field.name for field in fields(entry.config)]
     for setting in settings:
         if setting not in known:
             raise ValueError(nearest(setting, known, f"setting of task {name}"))

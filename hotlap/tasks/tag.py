@@ -46,7 +46,7 @@ class TagTask(Task):
         self.observation_space = spaces.Box(-np.inf, np.inf, (12,), np.float32)
 
     def begin(self, seed: int | Tensor, who: Tensor, episode: Tensor) -> State:
-        """Both players anywhere, at least a quarter of the arena apart."""
+        """Both players anywhere in the arena, almost a quarter of it apart."""
         key = episode_key(seed, who, episode)
         draws = uniform(make_key(key, Stream.ARENA), 5)
         room = self.half - self.config.capture

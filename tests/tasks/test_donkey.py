@@ -45,10 +45,11 @@ def signals(**values: float) -> Signals:
 @pytest.mark.parametrize(
     ("values", "terms"),
     [
-        ({}, {"line_speed": 1.5, "off_track": 0.0, "hit": 0.0}),  # 0.75 * 2
-        ({"forward": -1.0}, {"line_speed": -1.0, "off_track": 0.0, "hit": 0.0}),  # in full
-        ({"off_track": 1.0}, {"line_speed": 0.0, "off_track": -1.0, "hit": 0.0}),
-        ({"hit": 1.0}, {"line_speed": 0.0, "off_track": 0.0, "hit": -2.0}),
+        ({}, {"line_speed": 1.5, "ended": 0.0}),  # 0.75 * 2
+        ({"forward": -1.0}, {"line_speed": -1.0, "ended": 0.0}),  # in full
+        ({"off_track": 1.0}, {"line_speed": 0.0, "ended": -1.0}),
+        ({"hit": 1.0}, {"line_speed": 0.0, "ended": -1.0}),
+        ({"hit": 1.0, "off_track": 1.0}, {"line_speed": 0.0, "ended": -1.0}),  # once
     ],
 )
 def test_the_default_reward(values: dict[str, float], terms: dict[str, float]) -> None:
@@ -88,7 +89,7 @@ def test_an_episode_ends_where_the_cars_side_meets_a_wall(side: int, n: float, h
     step = go(begun_at(side * n, replace(straight(), wall_gap=0.25)), 0.0, 0.0)
     assert bool(step.terminated) is hit
     assert step.metrics["hit"].item() == float(hit)
-    assert step.reward.item() == (-2.0 if hit else 0.0)
+    assert step.reward.item() == (-1.0 if hit else 0.0)
 
 
 def test_where_an_open_road_runs_out_the_episode_is_cut_off() -> None:
