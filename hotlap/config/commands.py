@@ -77,6 +77,8 @@ class BenchSimConfig(Command):
     """Whether to compile the step; auto does where a compiler is found."""
     seconds: float = 2.0
     """How long each measurement lasts."""
+    measures: tuple[str, ...] = ()
+    """Which figures to take, by their names in the JSON; all of them when none is named."""
     tracks: tuple[str, ...] = ("generated_track",)
     """Tracks the cars drive on, shared out among the environments."""
 

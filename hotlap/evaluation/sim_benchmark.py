@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from hotlap.config.commands import BenchSimConfig
+from hotlap.config.naming import nearest
 from hotlap.config.sensors import CameraConfig
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.registry import make_task
@@ -37,29 +38,38 @@ def bench_sim(config: BenchSimConfig) -> dict[str, Any]:
     device = _device(config.device)
     compiled = _compiled(config.compiled, device)
     torch.set_num_threads(1)
-    result: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-        "threads": torch.get_num_threads(),
-        "compiled": compiled,
-        "batch": {},
-    }
     baseline = carracing_fps(config.seconds)
-    for measure, (name, settings) in MEASURES.items():
-        best, best_batch = 0.0, 0
+    rates: dict[str, dict[int, float]] = {}
+    for measure in _chosen(config.measures):
+        name, settings = MEASURES[measure]
+        rates[measure] = {}
         for asked in config.batch:
             batch = asked or BATCHES[device.type][measure]
             task = make_task(name, device, compiled, tracks=config.tracks, **settings)
             rate = steps_per_second(task, batch, config.seconds)
             ratio = f"  {rate / baseline:8.0f} x CarRacing-v3" if baseline else ""
             print(f"{measure:24s} batch {batch:6d}  {rate:14,.0f} /s{ratio}", flush=True)
-            if rate > best:
-                best, best_batch = rate, batch
-        result[measure] = round(best, 1)
-        result["batch"][measure] = best_batch
-    result["carracing_v3_fps"] = None if baseline is None else round(baseline, 1)
+            rates[measure][batch] = round(rate, 1)
     if baseline is not None:
         print(f"{'carracing_v3_fps':24s} {baseline:29,.1f} /s")
-    return result
+    best = {measure: max(found, key=lambda b: found[b]) for measure, found in rates.items()}
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "threads": torch.get_num_threads(),
+        "compiled": compiled,
+        "batch": best if len(set(best.values())) > 1 else next(iter(best.values())),
+        **{measure: rates[measure][best[measure]] if measure in rates else None for measure in MEASURES},
+        "carracing_v3_fps": None if baseline is None else round(baseline, 1),
+        "by_batch": rates,
+    }
+
+
+def _chosen(names: tuple[str, ...]) -> list[str]:
+    """The figures to take."""
+    for name in names:
+        if name not in MEASURES:
+            raise KeyError(nearest(name, MEASURES, "measure"))
+    return list(names or MEASURES)
 
 
 def _device(name: str) -> torch.device:

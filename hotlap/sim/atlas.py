@@ -97,16 +97,23 @@ def read(looks: Looks, look: Tensor, places: Places, colour: bool) -> Tensor:
     return unpack(read_raw(looks, look, places, colour))
 
 
-def read_raw(looks: Looks, look: Tensor, places: Places, colour: bool) -> Tensor:
+def read_raw(
+    looks: Looks, look: Tensor, places: Places, colour: bool, out: Tensor | None = None
+) -> Tensor:
     """Raw pixels (B, R, G * GROUP) of the places of groups, each picture in its own look.
 
-    Colour is packed into int32, gray is uint8; `unpack` makes them channels.
+    Colour is packed into int32, gray is uint8; `unpack` makes them channels. They go to `out`, if
+    given, which must be contiguous.
     """
     atlas = looks.colour if colour else looks.gray
     index = _indices(places)
     if len(atlas) > ROWS * WIDTH:
         index += (look * (ROWS * WIDTH)).to(torch.int32).view(-1, 1, 1, 1)
-    return atlas.index_select(0, index.reshape(-1)).view(*index.shape[:2], -1)
+    flat = index.reshape(-1)
+    if out is not None:
+        torch.index_select(atlas, 0, flat, out=out.view(-1))
+        return out
+    return atlas.index_select(0, flat).view(*index.shape[:2], -1)
 
 
 def unpack(pixels: Tensor) -> Tensor:

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from scipy.linalg import solveh_banded
 
 Array = NDArray[np.float64]
+TOLERANCE = 1e-6
+"""Share of the box: curvature is a second difference, and a line a millimetre rough is bumpy."""
 
 
 def solve_box_programme(
     hessian: dict[int, Array], gradient: Array, low: Array, high: Array, closed: bool
 ) -> Array:
-    """The minimiser, to about 1e-4 of the width of the box."""
+    """The minimiser, to about `TOLERANCE` of the width of the box."""
     count = len(gradient)
     scale = float(np.abs(hessian[0]).max())  # makes the numbers below independent of units
     hessian = {offset: entries / scale for offset, entries in hessian.items()}
@@ -41,8 +43,8 @@ def solve_box_programme(
         x = x + far * move
         dual = min(_reach(press_low, by_low), _reach(press_high, by_high))
         press_low, press_high = press_low + dual * by_low, press_high + dual * by_high
-        small = far * np.abs(move).max() < 1e-4 * width.max()
-        if small and centre * 2 * count < 1e-4 * first * width.sum():
+        small = far * np.abs(move).max() < TOLERANCE * width.max()
+        if small and centre * 2 * count < TOLERANCE * first * width.sum():
             break
     return np.clip(x, low, high)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.sensors import CameraConfig
-from hotlap.sim.atlas import read_raw, split_channels
+from hotlap.sim.atlas import GROUP, read_raw, split_channels
 from hotlap.sim.camera import View, look_around
 from hotlap.sim.fields import survey
 from hotlap.sim.looks import make_looks
@@ -72,12 +72,8 @@ class RoadCamera:
             clock: Control steps since the episode began (B,), for noise that changes every step.
         """
         view = self._view(state, body_offset)
-        batch = len(view.x)
-        if view.x.is_cuda or batch <= CHUNK:
-            pictures = self._draw(view)
-        else:
-            parts = (self._draw(_part(view, start)) for start in range(0, batch, CHUNK))
-            pictures = torch.cat(list(parts))
+        pictures = self._draw(view) if view.x.is_cuda else self._draw_in_chunks(view)
+        pictures = pictures[:, :, : self.config.width]
         if self._strip is None and self.ranges.blur[1] == 0:
             return pictures
         own = state["camera"]
@@ -86,15 +82,24 @@ class RoadCamera:
             pictures, self._strip, own["noise"], make_key(state["key"], clock, Stream.IMAGE)
         )
 
-    def _draw(self, view: View) -> Tensor:
-        """Raw pictures of a view."""
+    def _draw_in_chunks(self, view: View) -> Tensor:
+        """The same as `_draw`, a few pictures at a time."""
+        columns = -(-self.config.width // GROUP) * GROUP
+        kind = torch.int32 if self.config.colour else torch.uint8
+        pictures = torch.empty(len(view.x), self.config.height, columns, dtype=kind)
+        for start in range(0, len(view.x), CHUNK):
+            self._draw(_part(view, start), pictures[start : start + CHUNK])
+        return pictures
+
+    def _draw(self, view: View, out: Tensor | None = None) -> Tensor:
+        """Raw pictures of a view, whole groups wide."""
         places, bands = self._look(
             self.config, self.fields, view, self.uprights, pitch_play=self._play
         )
-        pixels = read_raw(self.looks, view.look, places, self.config.colour)
+        pixels = read_raw(self.looks, view.look, places, self.config.colour, out)
         for band in bands:
             pixels = paint_bands(self.looks, view.look, band, pixels)
-        return pixels[:, :, : self.config.width]
+        return pixels
 
     def _view(self, state: State, body_offset: float) -> View:
         """Where each picture is taken from."""
