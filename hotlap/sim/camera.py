@@ -19,14 +19,29 @@ import torch
 from torch import Tensor
 
 from hotlap.config.sensors import CameraConfig
-from hotlap.sim.atlas import GROUP, Places, choose, read_raw, road_places, sky_places, unpack
+from hotlap.sim.atlas import (
+    GROUP,
+    Band,
+    Sky,
+    choose,
+    read_raw,
+    road_places,
+    sky_groups,
+    sky_places,
+    unpack,
+)
 from hotlap.sim.fields import Fields
 from hotlap.sim.ground import GroundRows, land_height, road_coordinates
 from hotlap.sim.looks import Looks
-from hotlap.sim.silhouettes import Bands, Lens, Scan
-from hotlap.sim.uprights import Uprights, find_uprights, paint_bands
+from hotlap.sim.silhouettes import Silhouette, Lens, Scan
+from hotlap.sim.uprights import Uprights, find_uprights, paint_silhouette
 
 PROFILE_POINTS = 24
+STEEP = 0.35
+"""Downward slope of a ray from which pixels are grouped one below another: there a step down moves
+the ground point almost as evenly as a step aside, and groups that stand are faster to write."""
+STANDING = 4
+"""Pixels of a group that stands."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +87,17 @@ def draw_forward(
             radians; fixes which rows can be sky and which ground.
         uprights: What stands on the ground, if anything.
     """
-    places, bands = look_around(config, fields, view, uprights, pitch_play=pitch_play)
-    pixels = read_raw(looks, view.look, places, config.colour)
-    for band in bands:
-        pixels = paint_bands(looks, view.look, band, pixels)
+    bands, silhouettes = look_around(config, fields, view, uprights, pitch_play=pitch_play)
+    pixels = read_raw(looks, view.look, bands, config.colour)
+    for silhouette in silhouettes:
+        pixels = paint_silhouette(looks, view.look, silhouette, pixels)
     return unpack(pixels)[:, :, : config.width]
 
 
 def look_forward(
     config: CameraConfig, fields: Fields, view: View, *, pitch_play: float = 0.0
-) -> Places:
-    """Where in its atlas each group of a picture's pixels reads (B, height, G)."""
+) -> tuple[Band | Sky, ...]:
+    """Where in its atlas each group of a picture's pixels reads, from top to bottom."""
     return look_around(config, fields, view, None, pitch_play=pitch_play)[0]
 
 
@@ -93,118 +108,140 @@ def look_around(
     uprights: Uprights | None,
     *,
     pitch_play: float = 0.0,
-) -> tuple[Places, tuple[Bands, ...]]:
-    """The same with the bands of what stands on the ground, to be painted over in their order."""
+) -> tuple[tuple[Band | Sky, ...], tuple[Silhouette, ...]]:
+    """The same with the silhouettes of what stands on the ground, to be painted over in turn."""
     height = config.height
-    focal = height / 2 / math.tan(math.radians(config.fov) / 2)
-    # The car may climb while the land falls, and the reverse: twice the steepest slope.
-    play = pitch_play + 2 * fields.steepest
-    slack = math.tan(min(play, 1.2)) * focal * 1.3 + (1.0 if play else 0.0)
-    horizon = height / 2 - focal * math.tan(math.radians(config.pitch))
-    first_ground = min(max(math.floor(horizon - slack), 0), height)
-    last_sky = min(max(math.ceil(horizon + slack), 0), height)
-    groups = -(-config.width // GROUP)
-    device = view.x.device
-    middle = torch.arange(groups, device=device) * GROUP + (GROUP - 1) / 2
-    right = (middle + 0.5 - config.width / 2) / focal  # (G,)
-    row = torch.arange(height, device=device, dtype=torch.float32)
-    down = (row + 0.5 - height / 2) / focal  # (R,)
-    rays = _rays(view, down)
-    parts: list[Places] = []
-    bands: tuple[Bands, ...] = ()
-    if first_ground < height:
-        ground, scan = _ground(fields, view, rays, right, first_ground, focal, config.far)
+    first_ground, last_sky = _horizon(config, pitch_play + 2 * fields.steepest)
+    # Walls are looked for row by row, so nothing stands in groups where there are any.
+    near = height if uprights is not None else _near_row(config, last_sky)
+    bands: list[Band | Sky] = []
+    silhouettes: tuple[Silhouette, ...] = ()
+    if first_ground < near:
+        ground, scan = _ground(config, fields, view, range(first_ground, near), GROUP)
         if uprights is not None:
             eye = (view.x, view.y, view.z + view.up, view.heading)
-            lens = _lens(config, view, focal)
-            bands = find_uprights(uprights, fields, view.road, eye, lens, scan)
+            lens = _lens(config, view)
+            silhouettes = find_uprights(uprights, fields, view.road, eye, lens, scan)
     if last_sky:
-        sky = _sky(view, rays, right, last_sky, focal)
-        parts.append(_rows(sky, 0, min(first_ground, last_sky)))
+        sky = _sky(config, view, last_sky)
+        bands.append(Sky(sky.row[:, : min(first_ground, last_sky)], sky.column))
     if first_ground < last_sky:
         mixed = last_sky - first_ground
         mask = scan.seen[:, :mixed].unsqueeze(-1)
-        parts.append(choose(mask, _rows(ground, 0, mixed), _rows(sky, first_ground, last_sky)))
-    if last_sky < height:
-        parts.append(_rows(ground, max(last_sky - first_ground, 0), height - first_ground))
-    return tuple(torch.cat(part, 1) for part in zip(*parts, strict=True)), bands  # type: ignore[return-value]
+        above = sky_groups(sky, first_ground, last_sky)
+        bands.append(choose(mask, ground.part(0, mixed), above))
+    if last_sky < near:
+        bands.append(ground.part(max(last_sky - first_ground, 0), near - first_ground))
+    if near < height:
+        bands.append(_ground(config, fields, view, range(near, height, STANDING), STANDING)[0])
+    return tuple(band for band in bands if band.size[0]), silhouettes
 
 
-def _lens(config: CameraConfig, view: View, focal: float) -> Lens:
+def focal_length(config: CameraConfig) -> float:
+    """Focal length in pixels."""
+    return config.height / 2 / math.tan(math.radians(config.fov) / 2)
+
+
+def padded_width(config: CameraConfig) -> int:
+    """Pixels of a raw row: whole groups."""
+    return -(-config.width // GROUP) * GROUP
+
+
+def _horizon(config: CameraConfig, play: float) -> tuple[int, int]:
+    """First row that can be ground and last row (exclusive) that can be sky.
+
+    The car may climb while the land falls, and the reverse: `play` is how far that and the mounting
+    can turn the view up or down, radians.
+    """
+    focal = focal_length(config)
+    slack = math.tan(min(play, 1.2)) * focal * 1.3 + (1.0 if play else 0.0)
+    horizon = config.height / 2 - focal * math.tan(math.radians(config.pitch))
+    first_ground = min(max(math.floor(horizon - slack), 0), config.height)
+    return first_ground, min(max(math.ceil(horizon + slack), 0), config.height)
+
+
+def _near_row(config: CameraConfig, last_sky: int) -> int:
+    """First row of the whole standing groups that fill the picture from its lower edge up."""
+    angle = math.atan(STEEP) - math.radians(config.pitch)
+    row = math.ceil(config.height / 2 + focal_length(config) * math.tan(angle))
+    room = config.height - max(row, last_sky, 0)
+    return config.height - max(room // STANDING, 0) * STANDING
+
+
+def _lens(config: CameraConfig, view: View) -> Lens:
     """How points become pixels in each picture."""
     pitch = (view.pitch - torch.atan(view.climb)).unsqueeze(-1)
     return Lens(
         sine=torch.sin(pitch),
         cosine=torch.cos(pitch),
-        focal=focal * view.zoom.unsqueeze(-1),
+        focal=focal_length(config) * view.zoom.unsqueeze(-1),
         middle_row=config.height / 2 - 0.5,
         middle_column=config.width / 2 - 0.5,
     )
 
 
-def _rows(places: Places, start: int, stop: int) -> Places:
-    """The rows of `places` from start to stop."""
-    return tuple(part[:, start:stop] for part in places)  # type: ignore[return-value]
-
-
-@dataclass(frozen=True)
-class _Rays:
-    """Rays of each row: slope (B, R), and forward share of a unit of depth (B, R)."""
-
-    slope: Tensor
-    forward: Tensor
-
-
-def _rays(view: View, down: Tensor) -> _Rays:
-    """Rays of the rows at `down` (R,), in focal lengths below the picture's middle."""
+def _rays(config: CameraConfig, view: View, row: Tensor) -> tuple[Tensor, Tensor]:
+    """Downward slope, and forward share of a unit of depth, of rays through rows (R,); both (B, R)."""
     pitch = (view.pitch - torch.atan(view.climb)).unsqueeze(-1)
-    down = down / view.zoom.unsqueeze(-1)
+    down = (row + 0.5 - config.height / 2) / focal_length(config) / view.zoom.unsqueeze(-1)
     sine, cosine = torch.sin(pitch), torch.cos(pitch)
     forward = (cosine - down * sine).clamp(min=1e-3)
-    return _Rays(slope=(sine + down * cosine) / forward, forward=forward)
+    return (sine + down * cosine) / forward, forward
 
 
-def _sky(view: View, rays: _Rays, right: Tensor, rows: int, focal: float) -> Places:
-    """Places in the panorama of the first `rows` rows (B, rows, G)."""
-    sideways = right / view.zoom.unsqueeze(-1)  # (B, G)
-    azimuth = (view.heading.unsqueeze(-1) - torch.atan(sideways)).unsqueeze(1)
-    step = (-1.0 / focal / view.zoom.unsqueeze(-1) / (1 + sideways * sideways)).unsqueeze(1)
-    places = sky_places(-rays.slope[:, :rows].unsqueeze(-1), azimuth, step)
-    shape = (len(view.x), rows, len(right))
-    return tuple(part.expand(shape) for part in places)  # type: ignore[return-value]
+def _rights(config: CameraConfig, group: int, device: torch.device) -> Tensor:
+    """Middle of each group of a row, in focal lengths right of the picture's middle (G,)."""
+    middle = torch.arange(padded_width(config) // group, device=device) * group + group / 2
+    return (middle - config.width / 2) / focal_length(config)
+
+
+def _sky(config: CameraConfig, view: View, rows: int) -> Sky:
+    """The first `rows` rows, as sky."""
+    slope, _ = _rays(config, view, torch.arange(rows, device=view.x.device, dtype=torch.float32))
+    sideways = _rights(config, 1, view.x.device) / view.zoom.unsqueeze(-1)  # (B, W)
+    azimuth = view.heading.unsqueeze(-1) - torch.atan(sideways)
+    return sky_places(-slope.unsqueeze(-1), azimuth.unsqueeze(1))
 
 
 def _ground(
-    fields: Fields,
-    view: View,
-    rays: _Rays,
-    right: Tensor,
-    first: int,
-    focal: float,
-    far: float,
-) -> tuple[Places, Scan]:
-    """Places in the road's tile of the rows from `first` on, and what those rows know."""
-    slope = rays.slope[:, first:]
+    config: CameraConfig, fields: Fields, view: View, rows: range, group: int
+) -> tuple[Band, Scan]:
+    """Rows of groups that begin at `rows`, as ground, and what they know.
+
+    Groups of more than one row (a range with steps) stand; others lie in their row.
+    """
+    stands = rows.step > 1
+    middle = torch.arange(rows.start, rows.stop, rows.step, device=view.x.device) + (rows.step - 1) / 2
+    count = len(middle)
+    # Each row's ray half a pixel above and below: their mean is the row, their difference the step down.
+    slopes, forward = _rays(config, view, torch.cat([middle - 0.5, middle + 0.5]))
     grids = fields.grids.index_select(0, view.road)
-    left, bottom, scale, columns, rows, half_width = grids.unsqueeze(1).unbind(-1)  # (B, 1)
-    longest = far * half_width
+    left, bottom, scale, columns, lines, half_width = grids.unsqueeze(1).unbind(-1)  # (B, 1)
+    longest = config.far * half_width
     if fields.steepest:
-        distance, seen = _land_on_hills(fields, view, slope, longest)
+        distances, seen = _land_on_hills(fields, view, slopes, longest)
     else:
-        distance = view.up.unsqueeze(-1) / slope.clamp(min=1e-4)
-        seen = (slope > 0).to(torch.float32)
-    distance = torch.minimum(distance, longest)
-    lateral = distance / rays.forward[:, first:] / view.zoom.unsqueeze(-1)
+        distances = view.up.unsqueeze(-1) / slopes.clamp(min=1e-4)
+        seen = (slopes > 0).to(torch.float32)
+    distances = torch.minimum(distances, longest)
+    lateral = distances / forward / view.zoom.unsqueeze(-1)
     fx = torch.cos(view.heading).unsqueeze(-1) * scale
     fy = torch.sin(view.heading).unsqueeze(-1) * scale
     # Ground point in grid cells: at + side * right.
-    at_x = (view.x.unsqueeze(-1) - left) * scale + distance * fx
-    at_y = (view.y.unsqueeze(-1) - bottom) * scale + distance * fy
-    points = GroundRows(at_x, at_y, lateral * fy, -lateral * fx, columns, rows)
+    at_x = (view.x.unsqueeze(-1) - left) * scale + distances * fx
+    at_y = (view.y.unsqueeze(-1) - bottom) * scale + distances * fy
+    ends = [(x[:, :count], x[:, count:]) for x in (at_x, at_y, lateral * fy, -lateral * fx)]
+    means = [0.5 * (upper + lower) for upper, lower in ends]
+    down = tuple(lower - upper for upper, lower in ends)
+    points = GroundRows(*means, down, columns, lines)  # type: ignore[arg-type]
+    right = _rights(config, 1 if stands else group, view.x.device)
     first_cell = fields.first.index_select(0, view.road)
-    coordinates = road_coordinates(fields, first_cell, points, right, 1.0 / focal)
-    scan = Scan(coordinates[0], coordinates[3], distance, slope, seen, first)
-    return road_places(*coordinates), scan
+    step = 1.0 / focal_length(config)
+    coordinates = road_coordinates(fields, first_cell, points, right, step)
+    slope = 0.5 * (slopes[:, :count] + slopes[:, count:])
+    distance = 0.5 * (distances[:, :count] + distances[:, count:])
+    scan = Scan(*coordinates.value, distance, slope, seen[:, count:], rows.start)
+    return road_places(coordinates, group, upright=stands), scan
 
 
 def _land_on_hills(

@@ -39,9 +39,9 @@ class Fields:
     """Patches of all tracks in one table, and each track's grid."""
 
     patches: Tensor
-    """Coefficients of q and p (C, 8)."""
-    planes: tuple[Tensor, ...]
-    """The same, one tensor per coefficient, which is what a CPU reads fastest."""
+    """Coefficients of each patch: a of q, a of p, b of q, b of p, ... (C, 8)."""
+    planes: Tensor
+    """The same, coefficient by coefficient (8, C), which is what a CPU reads fastest."""
     heights: Tensor
     """Coefficients of the ground's height in metres (C, 4); one row of zeros where all is flat."""
     first: Tensor
@@ -50,6 +50,8 @@ class Fields:
     """Each track's grid: corner x, y (m), cells per metre, columns, rows, half-width (m) (T, 6)."""
     steepest: float
     """Angle of the steepest climb of any track, radians; 0 where all is flat."""
+    narrowest: float
+    """Smallest half-width of any track, metres."""
 
 
 def survey(roads: Roads) -> Fields:
@@ -57,7 +59,7 @@ def survey(roads: Roads) -> Fields:
     surveys = [_survey_track(track) for track in roads.tracks]
     sizes = [len(patches) for patches, _, _ in surveys]
     patches = np.concatenate([patches for patches, _, _ in surveys])
-    patches *= np.repeat([Q_STEPS, P_STEPS], 4)
+    patches *= np.tile([Q_STEPS, P_STEPS], 4)
     steepest = float(torch.atan(roads.features[:, 5].abs().max())) if roads.hilly else 0.0
     heights = np.concatenate([heights for _, heights, _ in surveys]) if steepest else np.zeros((1, 4))
 
@@ -67,20 +69,22 @@ def survey(roads: Roads) -> Fields:
     table = floats(patches)
     return Fields(
         patches=table,
-        planes=tuple(table.t().contiguous().unbind(0)),
+        planes=table.t().contiguous(),
         heights=floats(heights),
         first=torch.as_tensor(np.cumsum([0, *sizes[:-1]]), dtype=torch.int32, device=roads.device),
         grids=floats(np.array([grid for _, _, grid in surveys])),
         steepest=steepest,
+        narrowest=min(float(grid[5]) for _, _, grid in surveys),
     )
 
 
-def read_patches(fields: Fields, cell: Tensor) -> tuple[Tensor, ...]:
-    """The eight coefficients of the patches at `cell` (...,) int32, each (...,), in steps."""
+def read_patches(fields: Fields, cell: Tensor) -> Tensor:
+    """Coefficients a, b, c, d of q and p at `cell` (...,), in steps: (4, 2, ...)."""
     flat = cell.reshape(-1)
     if cell.is_cuda:
-        return fields.patches.index_select(0, flat).view(*cell.shape, 8).unbind(-1)
-    return tuple(plane.index_select(0, flat).view(cell.shape) for plane in fields.planes)
+        rows = fields.patches.index_select(0, flat).view(*cell.shape, 4, 2)
+        return rows.movedim((-2, -1), (0, 1))
+    return fields.planes.index_select(1, flat).view(4, 2, *cell.shape)
 
 
 def _survey_track(track: Track) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -149,7 +153,7 @@ def _bilinear(v00: np.ndarray, v01: np.ndarray, v10: np.ndarray, v11: np.ndarray
 
 
 def _patches(q: np.ndarray, s: np.ndarray, track: Track, half_width: float) -> np.ndarray:
-    """Patches of q and p (rows, columns, 8)."""
+    """Patches of q and p (rows, columns, 4, 2)."""
     cell = half_width / CELLS_PER_HALF_WIDTH
     corners_q, corners_s = _corners(q), _corners(s)
     length = track.length
@@ -175,7 +179,7 @@ def _patches(q: np.ndarray, s: np.ndarray, track: Track, half_width: float) -> n
     p_ridge = np.zeros_like(p_plain)
     q_all = np.where(ridge[..., None], q_ridge, q_plain)
     p_all = np.where(ridge[..., None], p_ridge, p_plain)
-    return np.concatenate([q_all, p_all], -1)
+    return np.stack([q_all, p_all], -1)  # (rows, columns, 4, 2)
 
 
 def _ground_height(track: Track, grid: np.ndarray, half_width: float) -> np.ndarray:

@@ -13,9 +13,6 @@ from torch import Tensor
 
 from hotlap.sim.fields import Fields, read_patches
 
-RoadCoordinates = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
-"""q, its change to the next pixel and to the next row, and the same of p, in steps (B, R, G)."""
-
 RIM = 0.001
 """How far inside the grid's last cell a point beyond the grid is read."""
 
@@ -29,17 +26,24 @@ def locate_cells(
     cell_x, cell_y = torch.floor(gx), torch.floor(gy)
     cell = torch.addcmul(cell_x, cell_y, columns).to(torch.int32)
     cell += first_cell
-    return cell, gx - cell_x, gy - cell_y
+    return cell, gx.sub_(cell_x), gy.sub_(cell_y)
 
 
 def read_q(fields: Fields, cell: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """Lateral place q at points of cells, in steps of 1/Q_STEPS."""
-    flat = cell.reshape(-1)
-    if cell.is_cuda:
-        a, b, c, d = fields.patches.index_select(0, flat).view(*cell.shape, 8)[..., :4].unbind(-1)
-    else:
-        a, b, c, d = (plane.index_select(0, flat).view(cell.shape) for plane in fields.planes[:4])
+    a, b, c, d = read_patches(fields, cell)[:, 0]
     return torch.addcmul(torch.addcmul(a, b, u), torch.addcmul(c, d, u), v)
+
+
+@dataclass(frozen=True)
+class RoadCoordinates:
+    """q and p of points of a picture's rows, in steps, each (2, B, R, G)."""
+
+    value: Tensor
+    across: Tensor
+    """Change to the next pixel of the row."""
+    down: Tensor
+    """Change to the next row."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +54,18 @@ class GroundRows:
     at_y: Tensor
     side_x: Tensor
     side_y: Tensor
+    down: tuple[Tensor, Tensor, Tensor, Tensor]
+    """Change of the four from one row of pixels to the next."""
     columns: Tensor
     """Cells across the grid (B, 1)."""
     rows: Tensor
     """Cells up the grid (B, 1)."""
 
 
-def _slopes(values: Tensor) -> Tensor:
-    """Change per row of (B, R) values, by central differences."""
-    inner = (values[:, 2:] - values[:, :-2]) * 0.5
-    return torch.cat([values[:, 1:2] - values[:, :1], inner, values[:, -1:] - values[:, -2:-1]], 1)
-
-
 def road_coordinates(
     fields: Fields, first_cell: Tensor, grid: GroundRows, right: Tensor, step: float
 ) -> RoadCoordinates:
-    """Read the patches under groups of pixels `right` (G,) of a picture's rows."""
+    """Read the patches under points `right` (G,) of a picture's rows; a pixel is `step` wide."""
 
     def across(at: Tensor, side: Tensor) -> Tensor:
         return (side.unsqueeze(-1) * right).add_(at.unsqueeze(-1))  # (B, R, G)
@@ -77,23 +77,13 @@ def road_coordinates(
         grid.rows.unsqueeze(-1),
         first_cell.view(-1, 1, 1),
     )
-    q0, q_u, q_v, q_uv, p0, p_u, p_v, p_uv = read_patches(fields, cell)
-    across_x = (grid.side_x * step).unsqueeze(-1)
-    across_y = (grid.side_y * step).unsqueeze(-1)
-    down_x = across(_slopes(grid.at_x), _slopes(grid.side_x))
-    down_y = across(_slopes(grid.at_y), _slopes(grid.side_y))
-
-    def along(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Value of a patch, and its change to the next pixel and to the next row."""
-        by_x, by_y = torch.addcmul(b, d, v), torch.addcmul(c, d, u)
-        value = torch.addcmul(torch.addcmul(a, b, u), by_y, v)
-        return (
-            value,
-            torch.addcmul(by_x * across_x, by_y, across_y),
-            torch.addcmul(by_x * down_x, by_y, down_y),
-        )
-
-    return *along(q0, q_u, q_v, q_uv), *along(p0, p_u, p_v, p_uv)
+    a, b, c, d = read_patches(fields, cell)
+    by_x, by_y = torch.addcmul(b, d, v), torch.addcmul(c, d, u)
+    value = torch.addcmul(torch.addcmul(a, b, u), by_y, v)
+    at_x, at_y, side_x, side_y = grid.down
+    down = torch.addcmul(by_x * across(at_x, side_x), by_y, across(at_y, side_y))
+    across_x, across_y = (grid.side_x * step).unsqueeze(-1), (grid.side_y * step).unsqueeze(-1)
+    return RoadCoordinates(value, torch.addcmul(by_x.mul_(across_x), by_y, across_y), down)
 
 
 def land_height(fields: Fields, road: Tensor, x: Tensor, y: Tensor) -> Tensor:

@@ -28,13 +28,12 @@ BINS = int(2 * Q_SPAN * Q_STEPS)
 """Columns of the tile's finest level."""
 PHASES = P_STEPS
 """Rows of the tile's finest level: one period of the pattern."""
-LEVELS_ALONG = 7
-LEVELS_ACROSS = 8
+LEVELS = 8
 REPEAT = 32
 """Rows of the pattern repeated before and after a period, since a group may read past its ends."""
 LEVEL_ROWS = PHASES + 2 * REPEAT
 """Rows of the finest level along the road; each next level has half as many."""
-TILE_ROWS = 2 * LEVEL_ROWS - (LEVEL_ROWS >> (LEVELS_ALONG - 1))
+TILE_ROWS = 2 * LEVEL_ROWS - (LEVEL_ROWS >> (LEVELS - 1))
 SKY_TOP = TILE_ROWS
 SKY_ROWS = 64
 SKY_STEEPEST = 0.95
@@ -212,10 +211,10 @@ def _place_levels(atlas: np.ndarray, tile: np.ndarray) -> None:
     """Write the tile at all levels of detail into the atlas."""
     row = 0
     along = tile
-    for depth in range(LEVELS_ALONG):
+    for depth in range(LEVELS):
         rows = np.arange(LEVEL_ROWS >> depth) - (REPEAT >> depth)
         level, column = along, 0
-        for _ in range(LEVELS_ACROSS):
+        for _ in range(LEVELS):
             columns = slice(column, column + level.shape[1])
             atlas[row : row + len(rows), columns] = level[rows % len(level)]
             column += level.shape[1]

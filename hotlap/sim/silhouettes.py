@@ -34,8 +34,8 @@ FAR_OFF = 1e6
 
 
 @dataclass(frozen=True)
-class Bands:
-    """Bands of one thing per column: n + 1 edges (B, W), and n paints as atlas places."""
+class Silhouette:
+    """Silhouette of one thing per column: n + 1 edges (B, W), and n paints as atlas places."""
 
     edges: tuple[Tensor, ...]
     paints: tuple[Tensor, ...]
@@ -87,8 +87,8 @@ def paint_place(name: str, column: int = 0) -> int:
     return (PAINT_TOP + PAINTS.index(name)) * WIDTH + column
 
 
-def find_walls(limit: Tensor, height: Tensor, lens: Lens, scan: Scan) -> Bands:
-    """Bands of the walls at |q| = `limit` (B, 1) steps, `height` (B, 1) metres tall."""
+def find_walls(limit: Tensor, height: Tensor, lens: Lens, scan: Scan) -> Silhouette:
+    """Silhouette of the walls at |q| = `limit` (B, 1) steps, `height` (B, 1) metres tall."""
     rows = scan.q.shape[1]
     beyond = scan.q.abs().sub_(limit.unsqueeze(-1))  # (B, R, G), positive outside the walls
     order = torch.arange(1.0, rows + 1.0, device=beyond.device)
@@ -115,7 +115,7 @@ def find_walls(limit: Tensor, height: Tensor, lens: Lens, scan: Scan) -> Bands:
         torch.full_like(upper, paint_place("wall", column)).repeat_interleave(GROUP, 1)
         for column in STRIPE_COLUMNS
     )
-    return Bands((_spread(top), _spread(foot)), paints, _stripes(phase))
+    return Silhouette((_spread(top), _spread(foot)), paints, _stripes(phase))
 
 
 def _spread(values: Tensor) -> Tensor:
@@ -156,8 +156,8 @@ class Objects:
     """1 for a car, 0 for a cone."""
 
 
-def find_objects(objects: Objects, lens: Lens, columns: int, wall_foot: Tensor | None) -> Bands:
-    """Bands of the nearest object of each column, if no wall is nearer."""
+def find_objects(objects: Objects, lens: Lens, columns: int, wall_foot: Tensor | None) -> Silhouette:
+    """Silhouette of the nearest object of each column, if no wall is nearer."""
     depth = lens.depth(objects.ahead, objects.drop)
     foot = lens.row(objects.ahead, objects.drop)
     top = lens.row(objects.ahead, objects.drop - objects.height)
@@ -193,7 +193,7 @@ def find_objects(objects: Objects, lens: Lens, columns: int, wall_foot: Tensor |
     trim = paint_place("cone") + kind * (paint_place("shadow") - paint_place("cone"))
     body = paint_place("post") + kind * (paint_place("rival") - paint_place("post"))
     edges = (level(share), level(upper), level(lower), level(torch.zeros_like(share)))
-    return Bands(edges, (trim, body, trim))
+    return Silhouette(edges, (trim, body, trim))
 
 
 def _index_of_least(values: Tensor) -> Tensor:

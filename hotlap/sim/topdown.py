@@ -49,8 +49,8 @@ def draw_topdown(
     groups = -(-config.width // GROUP)
     right = torch.arange(groups, device=x.device) * GROUP + GROUP / 2 - config.width / 2
     first_cell = fields.first.index_select(0, road)
-    places = road_places(*road_coordinates(fields, first_cell, points, right, 1.0))
-    pictures = read(looks, look, places, config.colour)[:, :, : config.width]
+    band = road_places(road_coordinates(fields, first_cell, points, right, 1.0))
+    pictures = read(looks, look, [band], config.colour)[:, :, : config.width]
     _put_car(config, looks, look, pictures)
     return pictures
 
@@ -69,7 +69,9 @@ def _ground_points(
     at_x = (x.unsqueeze(-1) - left) * scale + forward * along_x
     at_y = (y.unsqueeze(-1) - bottom) * scale + forward * along_y
     side_x, side_y = along_y.expand_as(at_x), (-along_x).expand_as(at_y)
-    return GroundRows(at_x, at_y, side_x, side_y, columns, rows)
+    still = torch.zeros_like(at_x)
+    down = ((-along_x).expand_as(at_x), (-along_y).expand_as(at_y), still, still)
+    return GroundRows(at_x, at_y, side_x, side_y, down, columns, rows)
 
 
 def car_box(config: TopDownConfig) -> tuple[int, int, int, int]:

@@ -3,7 +3,7 @@
     B pictures, T tracks, W columns; K objects at most in a picture, C cones on a track.
 
 A picture of the ground is drawn first. `find_uprights` says which rows of each column are covered
-(see `silhouettes`), `paint_bands` paints them over. Sizes are in half-widths of the road, as those
+(see `silhouettes`), `paint_silhouette` paints them over. Sizes are in half-widths of the road, as those
 of everything painted on it are; those of rival cars are their own.
 """
 
@@ -18,7 +18,7 @@ from hotlap.sim.fields import Q_STEPS, Fields
 from hotlap.sim.ground import land_height
 from hotlap.sim.looks import ROWS, WIDTH, Looks
 from hotlap.sim.roads import Roads
-from hotlap.sim.silhouettes import Bands, Lens, Objects, Scan, find_objects, find_walls
+from hotlap.sim.silhouettes import Silhouette, Lens, Objects, Scan, find_objects, find_walls
 
 WALL_HEIGHT = 0.24
 CONE_HEIGHT, CONE_RADIUS = 0.22, 0.085
@@ -74,8 +74,8 @@ def find_uprights(
     eye: tuple[Tensor, Tensor, Tensor, Tensor],
     lens: Lens,
     scan: Scan,
-) -> tuple[Bands, ...]:
-    """Bands to paint over pictures of the ground, walls first.
+) -> tuple[Silhouette, ...]:
+    """Silhouette to paint over pictures of the ground, walls first.
 
     Args:
         uprights: What stands there.
@@ -135,7 +135,7 @@ def _nearest_cones(cones: Tensor, eye: tuple[Tensor, ...]) -> Tensor:
     return cones.gather(1, chosen.unsqueeze(-1).expand(-1, -1, 2))
 
 
-def paint_bands(looks: Looks, look: Tensor, bands: Bands, pixels: Tensor) -> Tensor:
+def paint_silhouette(looks: Looks, look: Tensor, bands: Silhouette, pixels: Tensor) -> Tensor:
     """Raw pixels (B, H, W) of `atlas.read_raw`, overwritten where there are bands."""
     height, width = pixels.shape[1:]
     row = torch.arange(height, device=pixels.device, dtype=torch.int16).view(1, -1, 1)
@@ -153,7 +153,7 @@ def paint_bands(looks: Looks, look: Tensor, bands: Bands, pixels: Tensor) -> Ten
     return pixels
 
 
-def _colours(looks: Looks, look: Tensor, bands: Bands, pixels: Tensor) -> list[Tensor]:
+def _colours(looks: Looks, look: Tensor, bands: Silhouette, pixels: Tensor) -> list[Tensor]:
     """Raw colour of each band (B, W)."""
     packed = pixels.dtype == torch.int32
     atlas = looks.colour if packed else looks.gray

@@ -7,18 +7,18 @@ from torch import Tensor
 
 from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.sensors import CameraConfig
-from hotlap.sim.atlas import GROUP, read_raw, split_channels
-from hotlap.sim.camera import View, look_around
+from hotlap.sim.atlas import read_raw, split_channels
+from hotlap.sim.camera import View, look_around, padded_width
 from hotlap.sim.fields import survey
 from hotlap.sim.looks import make_looks
 from hotlap.sim.optics import add_noise, blur, make_strip
 from hotlap.sim.random import Stream, integers, make_key
 from hotlap.sim.randomisation import draw_camera, pitch_play
 from hotlap.sim.roads import Roads
-from hotlap.sim.uprights import make_uprights, paint_bands
+from hotlap.sim.uprights import make_uprights, paint_silhouette
 from hotlap.tasks.task import State
 
-CHUNK = 16
+CHUNK = 64
 """Pictures drawn at a time on a CPU, so that what is worked on stays in its cache."""
 
 
@@ -84,7 +84,7 @@ class RoadCamera:
 
     def _draw_in_chunks(self, view: View) -> Tensor:
         """The same as `_draw`, a few pictures at a time."""
-        columns = -(-self.config.width // GROUP) * GROUP
+        columns = padded_width(self.config)
         kind = torch.int32 if self.config.colour else torch.uint8
         pictures = torch.empty(len(view.x), self.config.height, columns, dtype=kind)
         for start in range(0, len(view.x), CHUNK):
@@ -93,12 +93,12 @@ class RoadCamera:
 
     def _draw(self, view: View, out: Tensor | None = None) -> Tensor:
         """Raw pictures of a view, whole groups wide."""
-        places, bands = self._look(
+        bands, silhouettes = self._look(
             self.config, self.fields, view, self.uprights, pitch_play=self._play
         )
-        pixels = read_raw(self.looks, view.look, places, self.config.colour, out)
-        for band in bands:
-            pixels = paint_bands(self.looks, view.look, band, pixels)
+        pixels = read_raw(self.looks, view.look, bands, self.config.colour, out)
+        for silhouette in silhouettes:
+            pixels = paint_silhouette(self.looks, view.look, silhouette, pixels)
         return pixels
 
     def _view(self, state: State, body_offset: float) -> View:
