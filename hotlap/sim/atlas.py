@@ -1,14 +1,12 @@
-"""Drawing pixels from an atlas, in groups.
+"""Drawing pixels from an atlas, in blocks.
 
-    B pictures, R rows of groups, G groups in a row; a group is a few neighbouring pixels in a line,
-    side by side or one below another.
-    q, p          road coordinates at the middle of a group            (B, R, G)
-    along         their change from one pixel of a group to the next
-    aside         their change from a pixel of a group to its neighbour outside of the line of the group
+    B pictures, R rows of blocks, G blocks in a row; a block is a few neighbouring pixels.
+    q, p          road coordinates at the middle of a block             (B, R, G)
+    across, down  their change to the next pixel of the row, to the next row of pixels
     column, row   place in the atlas, in atlas pixels
 
-Within a group the atlas place moves in equal steps, so the costly part (where on the ground, which
-level of detail) is done once per group, and a pixel costs three additions and one read.
+Within a block the atlas place moves in equal steps, so the costly part (where on the ground, which
+level of detail) is done once per block, and a pixel costs a few additions and one read.
 """
 
 from collections.abc import Sequence
@@ -37,46 +35,48 @@ from hotlap.sim.looks import (
 )
 
 GROUP = 4
-"""Pixels of a group, unless a band says otherwise."""
+"""Pixels across a block."""
 EXPONENT = 0x7F800000
 ONE_TWICE = 0x7F000000
 """Exponent bits of 1.0, twice: subtracting the bits of a power of two from it gives its inverse."""
 TAU = 6.283185307179586
 Q_EDGE = Q_SPAN * Q_STEPS
 Q_CALM = 0.8 * Q_EDGE
-"""Beyond this q settles to a constant within a group: plain land must not read back into a road."""
+"""Beyond this q settles to a constant within a block: plain land must not read back into a road."""
 Q_REACH = 2.9
-"""Most columns of the atlas between a group's middle and its end; faster changes are filtered out."""
+"""Most columns of the atlas between a block's middle and its end; faster changes are filtered out."""
 P_REACH = 21.0
-"""Most p between a group's middle and its end, so that it stays within what the tile repeats."""
+"""Most p between a block's middle and its end, so that it stays within what the tile repeats."""
 P_LAST = PHASES + REPEAT - P_REACH - 1
-"""Largest p of a group's middle, for the same reason."""
+"""Largest p of a block's middle, for the same reason."""
+
+
+Step = tuple[Tensor, Tensor]
+"""Change of the atlas row and column from one pixel to the next."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """Rows of groups of pixels, and where in the atlas they read, all (B, R, G)."""
+    """Rows of blocks of pixels, and where in the atlas they read, all (B, R, G)."""
 
     row: Tensor
-    row_step: Tensor
-    """Change of `row` from one pixel of a group to the next."""
     column: Tensor
-    column_step: Tensor
-    group: int = GROUP
-    """Pixels of a group."""
-    upright: bool = False
-    """Whether a group's pixels stand one below another, instead of side by side."""
+    across: Step
+    down: Step | None = None
+    """None where blocks are one pixel high."""
+    block: tuple[int, int] = (1, GROUP)
+    """Height and width of a block, in pixels."""
 
     @property
     def size(self) -> tuple[int, int]:
         """Height and width of the band, in pixels."""
-        rows, groups = self.row.shape[1:]
-        return (rows * self.group, groups) if self.upright else (rows, groups * self.group)
+        rows, blocks = self.row.shape[1:]
+        return rows * self.block[0], blocks * self.block[1]
 
     def part(self, start: int, stop: int) -> "Band":
-        """Its rows from start to stop."""
-        parts = (self.row, self.row_step, self.column, self.column_step)
-        return Band(*(part[:, start:stop] for part in parts), self.group, self.upright)
+        """Its rows from start to stop, of a band whose blocks are one pixel high."""
+        row, column, *across = (x[:, start:stop] for x in (self.row, self.column, *self.across))
+        return Band(row, column, (across[0], across[1]), None, self.block)
 
 
 @dataclass(frozen=True)
@@ -94,22 +94,26 @@ class Sky:
         return self.row.shape[1], self.column.shape[2]
 
 
-def road_places(at: RoadCoordinates, group: int = GROUP, upright: bool = False) -> Band:
-    """Where in the tile groups of ground pixels read, at the level of detail that fits them."""
-    along = at.down if upright else at.across
+def road_places(at: RoadCoordinates, block: tuple[int, int] = (1, GROUP)) -> Band:
+    """Where in the tile blocks of ground pixels read, at the level of detail that fits them."""
     footprint = at.across.abs().add_(at.down.abs()).clamp_(1.0, 2.0 ** (LEVELS - 1))
     # 1 / (largest power of two not above the footprint), from the exponent's bits.
     fine = (ONE_TWICE - (footprint.view(torch.int32) & EXPONENT)).view(torch.float32)
-    (q, p), (q_along, p_along), (q_fine, p_fine) = at.value, along, fine
-    reach = max((group - 1) / 2, 0.5)
+    (q, p), (q_fine, p_fine) = at.value, fine
     calm = (Q_EDGE**2 - q * q).mul_(1 / (Q_EDGE**2 - Q_CALM**2)).clamp_(0.0, 1.0)
+    far = max(0.5, sum(length - 1 for length in block) / 2)  # pixels from the middle to a corner
+
+    def step(change: Tensor) -> Step:
+        rows = change[1].clamp(-P_REACH / far, P_REACH / far).mul_(p_fine)
+        columns = (change[0] * q_fine).clamp_(-Q_REACH / far, Q_REACH / far).mul_(calm)
+        return rows, columns
+
     return Band(
         row=p.clamp(max=P_LAST).add_(REPEAT - 2 * LEVEL_ROWS).mul_(p_fine).add_(2 * LEVEL_ROWS),
-        row_step=p_along.clamp(-P_REACH / reach, P_REACH / reach).mul_(p_fine),
         column=q.clamp(-Q_EDGE, Q_EDGE).add_(Q_EDGE - WIDTH).mul_(q_fine).add_(WIDTH),
-        column_step=(q_along * q_fine).clamp_(-Q_REACH / reach, Q_REACH / reach).mul_(calm),
-        group=group,
-        upright=upright,
+        across=step(at.across),
+        down=step(at.down) if block[0] > 1 else None,
+        block=block,
     )
 
 
@@ -123,26 +127,28 @@ def sky_places(tangent: Tensor, azimuth: Tensor) -> Sky:
     return Sky(row, (turns - torch.floor(turns)) * SKY_COLUMNS + SKY_MARGIN)
 
 
-def sky_groups(sky: Sky, start: int, stop: int, group: int = GROUP) -> Band:
-    """Rows of a sky as groups, to be mixed with ground."""
+def sky_blocks(sky: Sky, start: int, stop: int) -> Band:
+    """Rows of a sky as blocks, to be mixed with ground."""
     row = sky.row[:, start:stop]
-    column = sky.column.unflatten(2, (-1, group))
+    column = sky.column.unflatten(2, (-1, GROUP))
     first, last = column[..., 0], column[..., -1]
-    step = (last - first) / (group - 1)  # where a group straddles north it is drawn from one side
-    step = step * (step.abs() < SKY_COLUMNS / group)
+    step = (last - first) / max(GROUP - 1, 1)
+    step = step * (step.abs() < SKY_COLUMNS / 8)  # a block that straddles north is drawn plain
     shape = (len(row), row.shape[1], first.shape[2])
-    parts = (row, torch.zeros_like(row), 0.5 * (first + last), step)
-    return Band(*(part.expand(shape) for part in parts), group)
+    parts = (row, 0.5 * (first + last), torch.zeros_like(row), step)
+    rows, columns, *across = (part.expand(shape) for part in parts)
+    return Band(rows, columns, (across[0], across[1]))
 
 
 def choose(mask: Tensor, yes: Band, no: Band) -> Band:
     """`yes` where mask is 1, `no` where it is 0 (a mask of numbers is faster than one of bools)."""
     return Band(
         torch.lerp(no.row, yes.row, mask),
-        torch.lerp(no.row_step, yes.row_step, mask),
         torch.lerp(no.column, yes.column, mask),
-        torch.lerp(no.column_step, yes.column_step, mask),
-        yes.group,
+        (
+            torch.lerp(no.across[0], yes.across[0], mask),
+            torch.lerp(no.across[1], yes.across[1], mask),
+        ),
     )
 
 
@@ -190,21 +196,31 @@ def split_channels(pixels: Tensor) -> Tensor:
     return torch.stack([(pixels >> shift) & 255 for shift in (0, 8, 16)], -1).to(torch.uint8)
 
 
+def _offsets(length: int) -> list[float]:
+    """Places of a block's pixels along one side, from its middle."""
+    return [pixel - (length - 1) / 2 for pixel in range(length)]
+
+
 def _fused_index(band: Band | Sky) -> Tensor:
     """Atlas index of every pixel (B, H, W) int32, within one atlas; for a compiler to fuse."""
     if isinstance(band, Sky):
         return band.row.to(torch.int32) * WIDTH + band.column.to(torch.int32)
-    axis = 2 if band.upright else 3
-    offset = torch.arange(band.group, device=band.row.device) - (band.group - 1) / 2
-    offset = offset.view(-1, 1) if band.upright else offset
-    rows = band.row.unsqueeze(axis) + band.row_step.unsqueeze(axis) * offset
-    columns = band.column.unsqueeze(axis) + band.column_step.unsqueeze(axis) * offset
-    index = rows.to(torch.int32) * WIDTH + columns.to(torch.int32)
+    device = band.row.device
+    height, width = band.block
+    aside = torch.arange(width, device=device) - (width - 1) / 2
+    below = (torch.arange(height, device=device) - (height - 1) / 2).view(-1, 1, 1)
+
+    def spread(middle: Tensor, which: int) -> Tensor:
+        """(B, R, G) to (B, R, height, G, width)."""
+        values = middle[:, :, None, :, None] + band.across[which][:, :, None, :, None] * aside
+        return values if band.down is None else values + band.down[which][:, :, None, :, None] * below
+
+    index = spread(band.row, 0).to(torch.int32) * WIDTH + spread(band.column, 1).to(torch.int32)
     return index.reshape(len(index), *band.size)
 
 
 def _index(bands: Sequence[Band | Sky], batch: int) -> Tensor:
-    """The same of all bands, with the pixel's place in its group as the outer loop.
+    """The same of all bands, with the pixel's place in its block as the outer loops.
 
     Each sum is then one long vector operation: three times faster without a compiler.
     """
@@ -212,17 +228,28 @@ def _index(bands: Sequence[Band | Sky], batch: int) -> Tensor:
     index = torch.empty(batch, height, width, dtype=torch.int32, device=bands[0].row.device)
     top = 0
     for band in bands:
-        block = index[:, top : top + band.size[0]]
+        part = index[:, top : top + band.size[0]]
         top += band.size[0]
         if isinstance(band, Sky):
             rows, columns = band.row.to(torch.int32), band.column.to(torch.int32)
-            torch.add(columns, rows, alpha=WIDTH, out=block)
-            continue
-        block = block.unflatten(1, (-1, band.group)) if band.upright else block.unflatten(2, (-1, band.group))
-        for pixel in range(band.group):
-            offset = pixel - (band.group - 1) / 2
-            rows = torch.add(band.row, band.row_step, alpha=offset).to(torch.int32)
-            columns = torch.add(band.column, band.column_step, alpha=offset).to(torch.int32)
-            out = block[:, :, pixel] if band.upright else block[..., pixel]
-            torch.add(columns, rows, alpha=WIDTH, out=out)
+            torch.add(columns, rows, alpha=WIDTH, out=part)
+        else:
+            _write_blocks(band, part)
     return index
+
+
+def _write_blocks(band: Band, index: Tensor) -> None:
+    """Write a band's atlas indices to its part of the whole."""
+    height, width = band.block
+    blocks = index.unflatten(2, (-1, width)).unflatten(1, (-1, height))  # (B, R, height, G, width)
+    for x, aside in enumerate(_offsets(width)):
+        row = torch.add(band.row, band.across[0], alpha=aside)
+        column = torch.add(band.column, band.across[1], alpha=aside)
+        for y, below in enumerate(_offsets(height)):
+            rows, columns = row, column
+            if band.down is not None:
+                rows = torch.add(row, band.down[0], alpha=below)
+                columns = torch.add(column, band.down[1], alpha=below)
+            torch.add(
+                columns.to(torch.int32), rows.to(torch.int32), alpha=WIDTH, out=blocks[:, :, y, :, x]
+            )

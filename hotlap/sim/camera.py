@@ -26,7 +26,7 @@ from hotlap.sim.atlas import (
     choose,
     read_raw,
     road_places,
-    sky_groups,
+    sky_blocks,
     sky_places,
     unpack,
 )
@@ -38,10 +38,10 @@ from hotlap.sim.uprights import Uprights, find_uprights, paint_silhouette
 
 PROFILE_POINTS = 24
 STEEP = 0.35
-"""Downward slope of a ray from which pixels are grouped one below another: there a step down moves
-the ground point almost as evenly as a step aside, and groups that stand are faster to write."""
-STANDING = 4
-"""Pixels of a group that stands."""
+"""Downward slope of a ray from which blocks are as high as wide: there a step down moves the ground
+point almost as evenly as a step aside."""
+HIGH = 4
+"""Height of those blocks, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ def look_around(
     """The same with the silhouettes of what stands on the ground, to be painted over in turn."""
     height = config.height
     first_ground, last_sky = _horizon(config, pitch_play + 2 * fields.steepest)
-    # Walls are looked for row by row, so nothing stands in groups where there are any.
+    # Walls are looked for row by row, so no block is higher than that where there are any.
     near = height if uprights is not None else _near_row(config, last_sky)
     bands: list[Band | Sky] = []
     silhouettes: tuple[Silhouette, ...] = ()
     if first_ground < near:
-        ground, scan = _ground(config, fields, view, range(first_ground, near), GROUP)
+        ground, scan = _ground(config, fields, view, range(first_ground, near))
         if uprights is not None:
             eye = (view.x, view.y, view.z + view.up, view.heading)
             lens = _lens(config, view)
@@ -128,12 +128,12 @@ def look_around(
     if first_ground < last_sky:
         mixed = last_sky - first_ground
         mask = scan.seen[:, :mixed].unsqueeze(-1)
-        above = sky_groups(sky, first_ground, last_sky)
+        above = sky_blocks(sky, first_ground, last_sky)
         bands.append(choose(mask, ground.part(0, mixed), above))
     if last_sky < near:
         bands.append(ground.part(max(last_sky - first_ground, 0), near - first_ground))
     if near < height:
-        bands.append(_ground(config, fields, view, range(near, height, STANDING), STANDING)[0])
+        bands.append(_ground(config, fields, view, range(near, height, HIGH))[0])
     return tuple(band for band in bands if band.size[0]), silhouettes
 
 
@@ -161,11 +161,11 @@ def _horizon(config: CameraConfig, play: float) -> tuple[int, int]:
 
 
 def _near_row(config: CameraConfig, last_sky: int) -> int:
-    """First row of the whole standing groups that fill the picture from its lower edge up."""
+    """First row of the high blocks that fill the picture from its lower edge up."""
     angle = math.atan(STEEP) - math.radians(config.pitch)
     row = math.ceil(config.height / 2 + focal_length(config) * math.tan(angle))
     room = config.height - max(row, last_sky, 0)
-    return config.height - max(room // STANDING, 0) * STANDING
+    return config.height - max(room // HIGH, 0) * HIGH
 
 
 def _lens(config: CameraConfig, view: View) -> Lens:
@@ -190,7 +190,7 @@ def _rays(config: CameraConfig, view: View, row: Tensor) -> tuple[Tensor, Tensor
 
 
 def _rights(config: CameraConfig, group: int, device: torch.device) -> Tensor:
-    """Middle of each group of a row, in focal lengths right of the picture's middle (G,)."""
+    """Middle of each group of pixels of a row, in focal lengths right of the picture's middle (G,)."""
     middle = torch.arange(padded_width(config) // group, device=device) * group + group / 2
     return (middle - config.width / 2) / focal_length(config)
 
@@ -204,13 +204,9 @@ def _sky(config: CameraConfig, view: View, rows: int) -> Sky:
 
 
 def _ground(
-    config: CameraConfig, fields: Fields, view: View, rows: range, group: int
+    config: CameraConfig, fields: Fields, view: View, rows: range
 ) -> tuple[Band, Scan]:
-    """Rows of groups that begin at `rows`, as ground, and what they know.
-
-    Groups of more than one row (a range with steps) stand; others lie in their row.
-    """
-    stands = rows.step > 1
+    """Rows of blocks that begin at `rows` and are as high as its step, as ground; what they know."""
     middle = torch.arange(rows.start, rows.stop, rows.step, device=view.x.device) + (rows.step - 1) / 2
     count = len(middle)
     # Each row's ray half a pixel above and below: their mean is the row, their difference the step down.
@@ -234,14 +230,14 @@ def _ground(
     means = [0.5 * (upper + lower) for upper, lower in ends]
     down = tuple(lower - upper for upper, lower in ends)
     points = GroundRows(*means, down, columns, lines)  # type: ignore[arg-type]
-    right = _rights(config, 1 if stands else group, view.x.device)
+    right = _rights(config, GROUP, view.x.device)
     first_cell = fields.first.index_select(0, view.road)
     step = 1.0 / focal_length(config)
     coordinates = road_coordinates(fields, first_cell, points, right, step)
     slope = 0.5 * (slopes[:, :count] + slopes[:, count:])
     distance = 0.5 * (distances[:, :count] + distances[:, count:])
     scan = Scan(*coordinates.value, distance, slope, seen[:, count:], rows.start)
-    return road_places(coordinates, group, upright=stands), scan
+    return road_places(coordinates, (rows.step, GROUP)), scan
 
 
 def _land_on_hills(
