@@ -75,8 +75,8 @@ class BenchSimConfig(Command):
     """Numbers of environments to measure, one after another; 0 chooses some for the device."""
     compiled: Literal["auto", "on", "off"] = "auto"
     """Whether to compile the step; auto does where a compiler is found."""
-    seconds: float = 2.0
-    """How long each measurement lasts."""
+    seconds: float = 4.0
+    """How long each figure is measured, in all."""
     measures: tuple[str, ...] = ()
     """Which figures to take, by their names in the JSON; all of them when none is named."""
     tracks: tuple[str, ...] = ("generated_track",)

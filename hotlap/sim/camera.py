@@ -14,6 +14,7 @@ sides, so a pixel's ground point is linear in its column.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -114,16 +115,17 @@ def look_around(
     first_ground, last_sky = _horizon(config, pitch_play + 2 * fields.steepest)
     # Walls are looked for row by row, so no block is higher than that where there are any.
     near = height if uprights is not None else _near_row(config, last_sky)
+    sight = _sight(config, fields, view)
     bands: list[Band | Sky] = []
     silhouettes: tuple[Silhouette, ...] = ()
     if first_ground < near:
-        ground, scan = _ground(config, fields, view, range(first_ground, near))
+        ground, scan = _ground(config, fields, view, sight, range(first_ground, near))
         if uprights is not None:
             eye = (view.x, view.y, view.z + view.up, view.heading)
             lens = _lens(config, view)
             silhouettes = find_uprights(uprights, fields, view.road, eye, lens, scan)
     if last_sky:
-        sky = _sky(config, view, last_sky)
+        sky = _sky(config, view, sight, last_sky)
         bands.append(Sky(sky.row[:, : min(first_ground, last_sky)], sky.column))
     if first_ground < last_sky:
         mixed = last_sky - first_ground
@@ -133,7 +135,7 @@ def look_around(
     if last_sky < near:
         bands.append(ground.part(max(last_sky - first_ground, 0), near - first_ground))
     if near < height:
-        bands.append(_ground(config, fields, view, range(near, height, HIGH))[0])
+        bands.append(_ground(config, fields, view, sight, range(near, height, HIGH))[0])
     return tuple(band for band in bands if band.size[0]), silhouettes
 
 
@@ -180,63 +182,130 @@ def _lens(config: CameraConfig, view: View) -> Lens:
     )
 
 
-def _rays(config: CameraConfig, view: View, row: Tensor) -> tuple[Tensor, Tensor]:
-    """Downward slope, and forward share of a unit of depth, of rays through rows (R,); both (B, R)."""
-    pitch = (view.pitch - torch.atan(view.climb)).unsqueeze(-1)
-    down = (row + 0.5 - config.height / 2) / focal_length(config) / view.zoom.unsqueeze(-1)
-    sine, cosine = torch.sin(pitch), torch.cos(pitch)
-    forward = (cosine - down * sine).clamp(min=1e-3)
-    return (sine + down * cosine) / forward, forward
+@dataclass(frozen=True)
+class _Sight:
+    """What all rows of a picture share, each (B, 1)."""
+
+    sine: Tensor
+    """Of the pitch, the road's slope included."""
+    cosine: Tensor
+    zoom: Tensor
+    x: Tensor
+    """Place of the lens, in grid cells."""
+    y: Tensor
+    forward_x: Tensor
+    """Grid cells per metre ahead."""
+    forward_y: Tensor
+    longest: Tensor
+    """Farthest ground that is drawn, metres."""
+    columns: Tensor
+    """Cells across the grid."""
+    rows: Tensor
+    """Cells up the grid."""
+    first_cell: Tensor
+
+
+def _sight(config: CameraConfig, fields: Fields, view: View) -> _Sight:
+    grids = fields.grids.index_select(0, view.road)
+    left, bottom, scale, columns, rows, half_width = grids.unsqueeze(1).unbind(-1)
+    x, y, heading, pitch, climb, zoom = torch.stack(
+        [view.x, view.y, view.heading, view.pitch, view.climb, view.zoom]
+    ).unsqueeze(-1)
+    pitch = pitch - torch.atan(climb)
+    return _Sight(
+        sine=torch.sin(pitch),
+        cosine=torch.cos(pitch),
+        zoom=zoom,
+        x=(x - left) * scale,
+        y=(y - bottom) * scale,
+        forward_x=torch.cos(heading) * scale,
+        forward_y=torch.sin(heading) * scale,
+        longest=config.far * half_width,
+        columns=columns,
+        rows=rows,
+        first_cell=fields.first.index_select(0, view.road),
+    )
+
+
+def _downs(config: CameraConfig, rows: range, edges: bool, device: torch.device) -> Tensor:
+    """How far below the picture's middle rows of blocks lie, in focal lengths (R,).
+
+    With `edges`, half a pixel above each row's middle and then half a pixel below each: (2 R,).
+    """
+    middle = torch.arange(rows.start, rows.stop, rows.step, device=device) + (rows.step - 1) / 2
+    if edges:
+        middle = torch.cat([middle - 0.5, middle + 0.5])
+    return (middle + 0.5 - config.height / 2) / focal_length(config)
 
 
 def _rights(config: CameraConfig, group: int, device: torch.device) -> Tensor:
-    """Middle of each group of pixels of a row, in focal lengths right of the picture's middle (G,)."""
+    """Middle of each group of pixels of a row, in focal lengths right of the middle (G,)."""
     middle = torch.arange(padded_width(config) // group, device=device) * group + group / 2
     return (middle - config.width / 2) / focal_length(config)
 
 
-def _sky(config: CameraConfig, view: View, rows: int) -> Sky:
+_kept_downs = lru_cache(maxsize=64)(_downs)
+_kept_rights = lru_cache(maxsize=64)(_rights)
+
+
+def _constants(
+    config: CameraConfig, rows: range, edges: bool, group: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """`_downs` and `_rights`, made once; a compiler makes them its own constants."""
+    if torch.compiler.is_compiling():
+        return _downs(config, rows, edges, device), _rights(config, group, device)
+    return _kept_downs(config, rows, edges, device), _kept_rights(config, group, device)
+
+
+def _rays(sight: _Sight, downs: Tensor) -> tuple[Tensor, Tensor]:
+    """Downward slope, and forward share of a unit of depth, of rays (R,); both (B, R)."""
+    down = downs / sight.zoom
+    forward = (sight.cosine - down * sight.sine).clamp_(min=1e-3)
+    return torch.addcmul(sight.sine, down, sight.cosine) / forward, forward
+
+
+def _sky(config: CameraConfig, view: View, sight: _Sight, rows: int) -> Sky:
     """The first `rows` rows, as sky."""
-    slope, _ = _rays(config, view, torch.arange(rows, device=view.x.device, dtype=torch.float32))
-    sideways = _rights(config, 1, view.x.device) / view.zoom.unsqueeze(-1)  # (B, W)
+    downs, rights = _constants(config, range(rows), False, 1, view.x.device)
+    slope, _ = _rays(sight, downs)
+    sideways = rights / sight.zoom  # (B, W)
     azimuth = view.heading.unsqueeze(-1) - torch.atan(sideways)
     return sky_places(-slope.unsqueeze(-1), azimuth.unsqueeze(1))
 
 
 def _ground(
-    config: CameraConfig, fields: Fields, view: View, rows: range
+    config: CameraConfig, fields: Fields, view: View, sight: _Sight, rows: range
 ) -> tuple[Band, Scan]:
     """Rows of blocks that begin at `rows` and are as high as its step, as ground; what they know."""
-    middle = torch.arange(rows.start, rows.stop, rows.step, device=view.x.device) + (rows.step - 1) / 2
-    count = len(middle)
-    # Each row's ray half a pixel above and below: their mean is the row, their difference the step down.
-    slopes, forward = _rays(config, view, torch.cat([middle - 0.5, middle + 0.5]))
-    grids = fields.grids.index_select(0, view.road)
-    left, bottom, scale, columns, lines, half_width = grids.unsqueeze(1).unbind(-1)  # (B, 1)
-    longest = config.far * half_width
+    count = len(rows)
+    downs, rights = _constants(config, rows, True, GROUP, view.x.device)
+    # Each row's rays half a pixel above and below: their mean is the row, their difference the step.
+    slopes, forward = _rays(sight, downs)
     if fields.steepest:
-        distances, seen = _land_on_hills(fields, view, slopes, longest)
+        distances, seen = _land_on_hills(fields, view, slopes, sight.longest)
     else:
         distances = view.up.unsqueeze(-1) / slopes.clamp(min=1e-4)
-        seen = (slopes > 0).to(torch.float32)
-    distances = torch.minimum(distances, longest)
-    lateral = distances / forward / view.zoom.unsqueeze(-1)
-    fx = torch.cos(view.heading).unsqueeze(-1) * scale
-    fy = torch.sin(view.heading).unsqueeze(-1) * scale
+        seen = (slopes[:, count:] > 0).to(torch.float32)
+    distances = torch.minimum(distances, sight.longest)
+    lateral = distances / (forward * sight.zoom)
     # Ground point in grid cells: at + side * right.
-    at_x = (view.x.unsqueeze(-1) - left) * scale + distances * fx
-    at_y = (view.y.unsqueeze(-1) - bottom) * scale + distances * fy
-    ends = [(x[:, :count], x[:, count:]) for x in (at_x, at_y, lateral * fy, -lateral * fx)]
-    means = [0.5 * (upper + lower) for upper, lower in ends]
-    down = tuple(lower - upper for upper, lower in ends)
-    points = GroundRows(*means, down, columns, lines)  # type: ignore[arg-type]
-    right = _rights(config, GROUP, view.x.device)
-    first_cell = fields.first.index_select(0, view.road)
+    ends = torch.stack(
+        [
+            torch.addcmul(sight.x, distances, sight.forward_x),
+            torch.addcmul(sight.y, distances, sight.forward_y),
+            lateral * sight.forward_y,
+            lateral * -sight.forward_x,
+            distances,
+            slopes,
+        ]
+    )
+    upper, lower = ends[..., :count], ends[..., count:]
+    at_x, at_y, side_x, side_y, distance, slope = torch.lerp(upper, lower, 0.5)
+    down = (lower - upper)[:4].unbind(0)
+    points = GroundRows(at_x, at_y, side_x, side_y, down, sight.columns, sight.rows)
     step = 1.0 / focal_length(config)
-    coordinates = road_coordinates(fields, first_cell, points, right, step)
-    slope = 0.5 * (slopes[:, :count] + slopes[:, count:])
-    distance = 0.5 * (distances[:, :count] + distances[:, count:])
-    scan = Scan(*coordinates.value, distance, slope, seen[:, count:], rows.start)
+    coordinates = road_coordinates(fields, sight.first_cell, points, rights, step)
+    scan = Scan(*coordinates.value, distance, slope, seen[:, -count:], rows.start)
     return road_places(coordinates, (rows.step, GROUP)), scan
 
 

@@ -54,7 +54,7 @@ class GroundRows:
     at_y: Tensor
     side_x: Tensor
     side_y: Tensor
-    down: tuple[Tensor, Tensor, Tensor, Tensor]
+    down: tuple[Tensor, ...]
     """Change of the four from one row of pixels to the next."""
     columns: Tensor
     """Cells across the grid (B, 1)."""
