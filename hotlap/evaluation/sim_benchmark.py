@@ -31,7 +31,7 @@ MEASURES: dict[str, tuple[str, dict[str, Any]]] = {
     "lidar_fps": ("donkey-lidar", {}),
 }
 BATCHES = {
-    "cpu": {"physics_steps_per_s": 4096, "lidar_fps": 512, "camera_fps_160x120x3": 256, "camera_fps_84x84x1": 512},
+    "cpu": {"physics_steps_per_s": 8192, "lidar_fps": 512, "camera_fps_160x120x3": 256, "camera_fps_84x84x1": 512},
     "cuda": {"physics_steps_per_s": 65536, "lidar_fps": 16384, "camera_fps_160x120x3": 8192, "camera_fps_84x84x1": 16384},
 }  # fmt: skip
 

@@ -60,7 +60,7 @@ def survey(roads: Roads) -> Fields:
     sizes = [len(patches) for patches, _, _ in surveys]
     patches = np.concatenate([patches for patches, _, _ in surveys])
     patches *= np.tile([Q_STEPS, P_STEPS], 4)
-    steepest = float(torch.atan(roads.features[:, 5].abs().max())) if roads.hilly else 0.0
+    steepest = float(torch.atan(roads.features[5].abs().max())) if roads.hilly else 0.0
     heights = np.concatenate([heights for _, heights, _ in surveys]) if steepest else np.zeros((1, 4))
 
     def floats(values: np.ndarray) -> Tensor:

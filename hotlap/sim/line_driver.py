@@ -49,6 +49,10 @@ class LineDriverConfig:
     """How far ahead the slip angle of the line is read, s: the body takes that long to turn."""
     speed_gain: float = 4.0
     """Acceleration per error of the speed, 1/s."""
+    patience: float = 0.08
+    """Offset beyond which the way back to the line is not steered more sharply, m."""
+    caution: float = 0.5
+    """Share of the speed given up where the car is a metre or more off the line."""
     delay: float = 0.025
     """How far ahead the car is judged, s: half a control step, as commands are held that long."""
 
@@ -146,9 +150,11 @@ class LineDriver:
         )
 
         grip = self.vehicle.mu * self.vehicle.gravity * place.grip
-        gain = line_gain + config.speed_gain * (line_speed - v)
+        off = n - line_n
+        pace = line_speed * (1.0 - config.caution * off.abs().clamp(max=1.0))
+        gain = line_gain + config.speed_gain * (pace - v)
         pull = config.quickness / v
-        wanted = bend - pull * pull * (n - line_n)
+        wanted = bend - pull * pull * off.clamp(-config.patience, config.patience)
         wanted = wanted - 2.0 * config.damping * pull * torch.sin(course - line_course)
         side = v * v * wanted
         push = self._push(gain, v, side, grip, place)
@@ -174,6 +180,7 @@ class LineDriver:
         car, config = self.vehicle, self.config
         _, _, bend, speed, _ = later
         blend = torch.sqrt(1.0 + (car.blend_speed / v) ** 2)
+        speed = torch.minimum(speed, 1.1 * v)  # a car still gathering speed needs less slip
         rear_slip = car.peak_slip_rear * blend * self._slip(speed * speed * bend / circle)
         beta_soon = beta + config.delay * (side / v - r)
         yaw = side / v + config.slip_gain * (beta_soon - (car.lr * bend - rear_slip))

@@ -202,12 +202,27 @@ def sample_like(track: Track, line: RacingLine) -> RoadSamples:
     return sample_road(track, track.length / (len(line.s) - (not track.closed)), 0.0)
 
 
-def slower_line(track: Track, line: RacingLine, limits: CarLimits, grip_share: float) -> RacingLine:
-    """The same path, driven as if there were less grip: what is left is room for corrections."""
+def slower_line(
+    track: Track, line: RacingLine, limits: CarLimits, grip_share: float, width_share: float = 1.0
+) -> RacingLine:
+    """A line driven as if there were less grip and less road: what is left is room for corrections.
+
+    Args:
+        track: The road.
+        line: A line on it.
+        limits: The car.
+        grip_share: Share of the grip that speeds are planned for.
+        width_share: How far the line keeps from the middle of the road, as a share of its own way.
+    """
     road = sample_like(track, line)
     cautious = replace(limits, grip=grip_share * limits.grip)
-    speed, time = profile_of(road, line.n, cautious)
-    return replace(line, speed=speed, time=time)
+    middle = 0.5 * (road.low + road.high)
+    n = middle + width_share * (line.n - middle)
+    speed, time = profile_of(road, n, cautious)
+    if width_share == 1.0:
+        return replace(line, speed=speed, time=time)
+    bend, _ = _bend_and_length(road, n)
+    return RacingLine(line.s, n, _heading_error(road, n), bend, speed, time)
 
 
 def improve_line(road: RoadSamples, limits: CarLimits) -> Array:

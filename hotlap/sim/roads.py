@@ -30,9 +30,9 @@ class Roads:
 
     tracks: tuple[Track, ...]
     segments: Tensor
-    """x, y, dx, dy of each segment (P, 4)."""
+    """x, y, dx, dy of each segment (4, P)."""
     features: Tensor
-    """Unit tangent x, y, width left, width right, height, climb, grip, curvature by sample (P, 8)."""
+    """Unit tangent x, y, width left, width right, height, climb, grip, curvature by sample (8, P)."""
     first: Tensor
     """Row of each track's sample 0 (T,) int64."""
     count: Tensor
@@ -99,8 +99,8 @@ def lay_out(tracks: Sequence[Track], device: torch.device | str = "cpu") -> Road
 
     return Roads(
         tracks=tuple(tracks),
-        segments=floats(np.concatenate([segments for segments, _ in tables])),
-        features=floats(np.concatenate([features for _, features in tables])),
+        segments=floats(np.concatenate([segments for segments, _ in tables]).T.copy()),
+        features=floats(np.concatenate([features for _, features in tables]).T.copy()),
         first=torch.as_tensor(starts, device=device),
         count=torch.as_tensor(counts, device=device),
         spacing=floats([track.spacing for track in tracks]),
@@ -140,17 +140,23 @@ def _tabulate(track: Track) -> tuple[np.ndarray, np.ndarray]:
     return segments, features
 
 
-def _nearest(rows: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _read(table: Tensor, row: Tensor) -> Tensor:
+    """Columns of a table (K, P) at rows (...,): (K, ...)."""
+    return table.index_select(1, row.reshape(-1)).view(-1, *row.shape)
+
+
+def _nearest(segments: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Nearest point on each segment: fraction along it, squared distance, and which side.
 
-    rows (..., 4), x and y broadcastable to (...,). Returns fraction, squared distance, cross, length^2.
+    segments (4, ...), x and y broadcastable to (...,). Returns fraction, squared distance, cross.
     """
-    ax, ay, dx, dy = rows.unbind(-1)
+    ax, ay, dx, dy = segments
     px, py = x - ax, y - ay
-    square = dx * dx + dy * dy
-    fraction = ((px * dx + py * dy) / square).clamp(0.0, 1.0)
-    ex, ey = px - fraction * dx, py - fraction * dy
-    return fraction, ex * ex + ey * ey, dx * py - dy * px, square
+    square = torch.addcmul(dx * dx, dy, dy)
+    fraction = (torch.addcmul(px * dx, py, dy) / square).clamp_(0.0, 1.0)
+    ex, ey = torch.addcmul(px, fraction, dx, value=-1), torch.addcmul(py, fraction, dy, value=-1)
+    cross = torch.addcmul(dx * py, dy, px, value=-1)
+    return fraction, torch.addcmul(ex * ex, ey, ey), cross
 
 
 def locate(
@@ -159,37 +165,24 @@ def locate(
     """Where cars are now, given the node they were at and roughly how far they moved along it (m)."""
     shift = torch.round(moved / roads.spacing[road]).clamp(REACH - PAD + 1, PAD - REACH - 1)
     centre = node + shift.to(torch.int64)
-    window = torch.arange(-REACH, REACH + 1, device=x.device)
-    base = (roads.first[road] + centre).unsqueeze(-1) + window
-    rows = roads.segments.index_select(0, base.reshape(-1)).view(*base.shape, 4)
-    fraction, distance, cross, _ = _nearest(rows, x.unsqueeze(-1), y.unsqueeze(-1))
-    best = distance.argmin(-1, keepdim=True)
-
-    def pick(values: Tensor) -> Tensor:
-        return values.gather(-1, best).squeeze(-1)
-
-    return _describe(
-        roads, road, centre + best.squeeze(-1) - REACH, pick(fraction), pick(distance), pick(cross), heading
-    )
+    # The window comes first: sums over long rows of cars are faster than over short rows of segments.
+    window = torch.arange(-REACH, REACH + 1, device=x.device).view(-1, 1, 1)
+    found = _nearest(_read(roads.segments, roads.first[road] + centre + window), x, y)
+    distance, best = found[1].min(0, keepdim=True)
+    fraction, cross = (values.gather(0, best)[0] for values in (found[0], found[2]))
+    return _describe(roads, road, centre + best[0] - REACH, fraction, distance[0], cross, heading)
 
 
 def locate_anywhere(roads: Roads, road: Tensor, x: Tensor, y: Tensor, heading: Tensor) -> Place:
     """Where cars are, by searching every segment of their own track (slow, exact)."""
-    most = int(roads.count.max())
-    window = torch.arange(most, device=x.device)
+    window = torch.arange(int(roads.count.max()), device=x.device).view(-1, 1, 1)
     segments = roads.count[road] - torch.where(roads.closed[road], 0, 1)
-    base = roads.first[road].unsqueeze(-1) + window
-    base = base.clamp(max=len(roads.segments) - 1)
-    fraction, distance, cross, _ = _nearest(roads.segments[base], x.unsqueeze(-1), y.unsqueeze(-1))
-    distance = torch.where(window < segments.unsqueeze(-1), distance, torch.inf)
-    best = distance.argmin(-1, keepdim=True)
-
-    def pick(values: Tensor) -> Tensor:
-        return values.gather(-1, best).squeeze(-1)
-
-    return _describe(
-        roads, road, best.squeeze(-1), pick(fraction), pick(distance), pick(cross), heading
-    )
+    row = (roads.first[road] + window).clamp(max=roads.segments.shape[1] - 1)
+    found = _nearest(_read(roads.segments, row), x, y)
+    distance = torch.where(window < segments, found[1], torch.inf)
+    distance, best = distance.min(0, keepdim=True)
+    fraction, cross = (values.gather(0, best)[0] for values in (found[0], found[2]))
+    return _describe(roads, road, best[0], fraction, distance[0], cross, heading)
 
 
 def _describe(
@@ -205,11 +198,9 @@ def _describe(
     count, closed = roads.count[road], roads.closed[road]
     fraction = torch.where(closed | (node <= count - 2), fraction, 1.0)  # past an open road's end
     node = torch.where(closed, torch.remainder(node, count), torch.minimum(node, count - 2).clamp(min=0))
-    row = (roads.first[road] + node).reshape(-1)
-    here = roads.features.index_select(0, row)
-    ahead = roads.features.index_select(0, row + 1)
-    mixed = torch.lerp(here, ahead, fraction.reshape(-1, 1)).view(*node.shape, 8)
-    tx, ty, left, right, z, climb, grip, curvature = mixed.unbind(-1)
+    row = roads.first[road] + node
+    features = torch.lerp(_read(roads.features, row), _read(roads.features, row + 1), fraction)
+    tx, ty, left, right, z, climb, grip, curvature = features
     hx, hy = torch.cos(heading), torch.sin(heading)
     return Place(
         node=node,
@@ -233,12 +224,10 @@ def pose_on(roads: Roads, road: Tensor, s: Tensor, n: Tensor) -> tuple[Tensor, T
     node = torch.where(closed, node, torch.minimum(node, count - 2).clamp(min=0))
     fraction = along - node
     node = torch.where(closed, torch.remainder(node, count), node)
-    row = (roads.first[road] + node).reshape(-1)
-    ax, ay, dx, dy = roads.segments.index_select(0, row).view(*node.shape, 4).unbind(-1)
-    here = roads.features.index_select(0, row)
-    ahead = roads.features.index_select(0, row + 1)
-    mixed = torch.lerp(here, ahead, fraction.reshape(-1, 1)).view(*node.shape, 8)
-    tx, ty = mixed[..., 0], mixed[..., 1]
+    row = roads.first[road] + node
+    ax, ay, dx, dy = _read(roads.segments, row)
+    tangent = roads.features[:2]
+    tx, ty = torch.lerp(_read(tangent, row), _read(tangent, row + 1), fraction)
     x = ax + fraction * dx - ty * n
     y = ay + fraction * dy + tx * n
     return x, y, torch.atan2(ty, tx), node
@@ -257,5 +246,4 @@ def curvature_ahead(roads: Roads, road: Tensor, s: Tensor, distances: Tensor) ->
     node = sample.to(torch.int64)
     count, closed = roads.count[road].unsqueeze(-1), roads.closed[road].unsqueeze(-1)
     node = torch.where(closed, torch.remainder(node, count), torch.minimum(node, count - 2))
-    row = (roads.first[road].unsqueeze(-1) + node).reshape(-1)
-    return roads.features[:, 7].index_select(0, row).view(*node.shape)
+    return _read(roads.features[7:], roads.first[road].unsqueeze(-1) + node)[0]

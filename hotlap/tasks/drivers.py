@@ -14,7 +14,8 @@ from torch import Tensor
 
 from hotlap.config.naming import nearest
 from hotlap.sim.line_driver import LineDriver
-from hotlap.sim.racing_line import quick_line
+from hotlap.sim.lap_records import lap_limit, racing_line
+from hotlap.sim.racing_line import slower_line
 from hotlap.sim.roads import Place, curvature_ahead, pose_on
 from hotlap.sim.speed_profile import limits_of
 from hotlap.tasks.donkey import DonkeyTask
@@ -25,6 +26,12 @@ Driver = Callable[[State], Tensor]
 
 SIDE_GRIP = 0.35
 """Share of the grip that the two careful drivers use in a bend."""
+SOLVED_GRIP = 0.97
+"""Share of the grip that the racing line's speeds are planned for, where the line is a solved one."""
+QUICK_GRIP = 0.85
+"""The same for lines made without a solver."""
+WIDTH_SHARE = 0.88
+"""How much of the road's width the racing line's driver uses: a start from rest is less exact."""
 LOOK = 16
 """Points ahead at which the road's bend is read."""
 
@@ -111,9 +118,13 @@ class _RacingLine:
             raise ValueError(
                 f"the racing_line driver brakes: set throttle_min to -1, got {task.config.throttle_min}"
             )
-        self.task = task
         limits = limits_of(task.vehicle)
-        lines = [quick_line(track, limits, margin=1.2) for track in task.roads.tracks]
+        lines = []
+        for track in task.roads.tracks:
+            solved = lap_limit(track.name, task.config.vehicle) is not None
+            share = SOLVED_GRIP if solved else QUICK_GRIP
+            line = racing_line(track, task.config.vehicle)
+            lines.append(slower_line(track, line, limits, share, WIDTH_SHARE))
         self.driver = LineDriver(task.vehicle, task.roads, lines)
 
     def __call__(self, state: State) -> Tensor:
