@@ -8,6 +8,7 @@ They read the true state of the world and answer with actions, batched like ever
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ SIDE_GRIP = 0.35
 """Share of the grip that the two careful drivers use in a bend."""
 SOLVED_GRIP = 0.97
 """Share of the grip that the racing line's speeds are planned for, where the line is a solved one."""
-QUICK_GRIP = 0.85
+QUICK_GRIP = 0.92
 """The same for lines made without a solver."""
 WIDTH_SHARE = 0.88
 """How much of the road's width the racing line's driver uses: a start from rest is less exact."""
@@ -118,7 +119,8 @@ class _RacingLine:
             raise ValueError(
                 f"the racing_line driver brakes: set throttle_min to -1, got {task.config.throttle_min}"
             )
-        limits = limits_of(task.vehicle)
+        # The task has no brake pedal: a reversed engine is all there is to slow down with.
+        limits = limits_of(replace(task.vehicle, brake_force=0.0))
         lines = []
         for track in task.roads.tracks:
             solved = lap_limit(track.name, task.config.vehicle) is not None
