@@ -62,9 +62,9 @@ class Band:
     row: Tensor
     column: Tensor
     across: Step
-    down: Step | None = None
+    down: Step | None
     """None where blocks are one pixel high."""
-    block: tuple[int, int] = (1, GROUP)
+    block: tuple[int, int]
     """Height and width of a block, in pixels."""
 
     @property
@@ -94,7 +94,7 @@ class Sky:
         return self.row.shape[1], self.column.shape[2]
 
 
-def road_places(at: RoadCoordinates, block: tuple[int, int] = (1, GROUP)) -> Band:
+def road_places(at: RoadCoordinates, block: tuple[int, int]) -> Band:
     """Where in the tile blocks of ground pixels read, at the level of detail that fits them."""
     footprint = at.across.abs().add_(at.down.abs()).clamp_(1.0, 2.0 ** (LEVELS - 1))
     # 1 / (largest power of two not above the footprint), from the exponent's bits.
@@ -137,7 +137,7 @@ def sky_blocks(sky: Sky, start: int, stop: int) -> Band:
     shape = (len(row), row.shape[1], first.shape[2])
     parts = (row, 0.5 * (first + last), torch.zeros_like(row), step)
     rows, columns, *across = (part.expand(shape) for part in parts)
-    return Band(rows, columns, (across[0], across[1]))
+    return Band(rows, columns, (across[0], across[1]), None, (1, GROUP))
 
 
 def choose(mask: Tensor, yes: Band, no: Band) -> Band:
@@ -149,6 +149,8 @@ def choose(mask: Tensor, yes: Band, no: Band) -> Band:
             torch.lerp(no.across[0], yes.across[0], mask),
             torch.lerp(no.across[1], yes.across[1], mask),
         ),
+        None,
+        yes.block,
     )
 
 

@@ -159,6 +159,26 @@ def _nearest(segments: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Te
     return fraction, torch.addcmul(ex * ex, ey, ey), cross
 
 
+def _closest(
+    fractions: Tensor, distances: Tensor, crosses: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The nearest of W segments (W, B, N): which, and its fraction, squared distance and side."""
+    if torch.compiler.is_compiling():
+        # One after another: a compiler fuses this into the sums before it, but not a search.
+        best = torch.zeros_like(distances[0], dtype=torch.int64)
+        fraction, distance, cross = fractions[0], distances[0], crosses[0]
+        for index in range(1, len(distances)):
+            nearer = distances[index] < distance
+            best = torch.where(nearer, index, best)
+            fraction = torch.where(nearer, fractions[index], fraction)
+            cross = torch.where(nearer, crosses[index], cross)
+            distance = torch.where(nearer, distances[index], distance)
+        return best, fraction, distance, cross
+    distance, best = distances.min(0, keepdim=True)
+    fraction, cross = (values.gather(0, best)[0] for values in (fractions, crosses))
+    return best[0], fraction, distance[0], cross
+
+
 def locate(
     roads: Roads, road: Tensor, node: Tensor, x: Tensor, y: Tensor, heading: Tensor, moved: Tensor
 ) -> Place:
@@ -166,23 +186,21 @@ def locate(
     shift = torch.round(moved / roads.spacing[road]).clamp(REACH - PAD + 1, PAD - REACH - 1)
     centre = node + shift.to(torch.int64)
     # The window comes first: sums over long rows of cars are faster than over short rows of segments.
-    window = torch.arange(-REACH, REACH + 1, device=x.device).view(-1, 1, 1)
+    window = torch.arange(-REACH, REACH + 1, device=x.device).view(-1, *[1] * x.dim())
     found = _nearest(_read(roads.segments, roads.first[road] + centre + window), x, y)
-    distance, best = found[1].min(0, keepdim=True)
-    fraction, cross = (values.gather(0, best)[0] for values in (found[0], found[2]))
-    return _describe(roads, road, centre + best[0] - REACH, fraction, distance[0], cross, heading)
+    best, fraction, distance, cross = _closest(*found)
+    return _describe(roads, road, centre + best - REACH, fraction, distance, cross, heading)
 
 
 def locate_anywhere(roads: Roads, road: Tensor, x: Tensor, y: Tensor, heading: Tensor) -> Place:
     """Where cars are, by searching every segment of their own track (slow, exact)."""
-    window = torch.arange(int(roads.count.max()), device=x.device).view(-1, 1, 1)
+    window = torch.arange(int(roads.count.max()), device=x.device).view(-1, *[1] * x.dim())
     segments = roads.count[road] - torch.where(roads.closed[road], 0, 1)
     row = (roads.first[road] + window).clamp(max=roads.segments.shape[1] - 1)
     found = _nearest(_read(roads.segments, row), x, y)
-    distance = torch.where(window < segments, found[1], torch.inf)
-    distance, best = distance.min(0, keepdim=True)
-    fraction, cross = (values.gather(0, best)[0] for values in (found[0], found[2]))
-    return _describe(roads, road, best[0], fraction, distance[0], cross, heading)
+    distances = torch.where(window < segments, found[1], torch.inf)
+    best, fraction, distance, cross = _closest(found[0], distances, found[2])
+    return _describe(roads, road, best, fraction, distance, cross, heading)
 
 
 def _describe(

@@ -49,7 +49,8 @@ def draw_topdown(
     groups = -(-config.width // GROUP)
     right = torch.arange(groups, device=x.device) * GROUP + GROUP / 2 - config.width / 2
     first_cell = fields.first.index_select(0, road)
-    band = road_places(road_coordinates(fields, first_cell, points, right, 1.0))
+    at = road_coordinates(fields, first_cell, points, right, 1.0)
+    band = road_places(at, (1, GROUP))
     pictures = read(looks, look, [band], config.colour)[:, :, : config.width]
     _put_car(config, looks, look, pictures)
     return pictures

@@ -95,7 +95,7 @@ def test_far_rows_change_no_more_than_exact_ones_as_the_car_creeps_forward() -> 
     assert squares[0] < 0.6 * squares[2]
 
 
-def test_groups_of_four_pixels_look_like_pixels_drawn_one_by_one(
+def test_blocks_of_pixels_look_like_pixels_drawn_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     roads, fields, looks = scene(find_track("generated_track"))
@@ -103,8 +103,9 @@ def test_groups_of_four_pixels_look_like_pixels_drawn_one_by_one(
     grouped = draw_forward(CAMERA, fields, looks, view).float()
     monkeypatch.setattr(atlas, "GROUP", 1)
     monkeypatch.setattr(camera, "GROUP", 1)
+    monkeypatch.setattr(camera, "HIGH", 1)
     single = draw_forward(CAMERA, fields, looks, view).float()
-    assert (grouped - single).abs().mean() < 0.1  # measured 0.04; 0.9 % of the pixels differ
+    assert (grouped - single).abs().mean() < 0.3
 
 
 @pytest.mark.parametrize("colour", [True, False])
