@@ -170,8 +170,8 @@ def read_raw(
     atlas = looks.colour if colour else looks.gray
     first = (look * (ROWS * WIDTH)).to(torch.int32).view(-1, 1, 1)
     if torch.compiler.is_compiling():
-        parts = [_fused_index(band) + first for band in bands]
-        return torch.cat([atlas.index_select(0, i.reshape(-1)).view(i.shape) for i in parts], 1)
+        index = _fused_index(bands) + first
+        return atlas.index_select(0, index.reshape(-1)).view(index.shape)
     index = _index(bands, len(look))
     if len(atlas) > ROWS * WIDTH:
         index += first
@@ -203,22 +203,38 @@ def _offsets(length: int) -> list[float]:
     return [pixel - (length - 1) / 2 for pixel in range(length)]
 
 
-def _fused_index(band: Band | Sky) -> Tensor:
-    """Atlas index of every pixel (B, H, W) int32, within one atlas; for a compiler to fuse."""
+def _fused_index(bands: Sequence[Band | Sky]) -> Tensor:
+    """Atlas index of every pixel (B, H, W) int32, within one atlas; for a compiler to fuse.
+
+    Bands are joined while they are few numbers, and read in one sweep: joining pixels would make
+    a compiled kernel work out every band at every pixel.
+    """
+    rows = [_single_rows(band) for band in bands]
+    parts = [(b.row, b.across[0], b.column, b.across[1]) for b in rows]
+    row, row_step, column, column_step = (torch.cat(part, 1) for part in zip(*parts, strict=True))
+    offset = torch.arange(GROUP, device=row.device) - (GROUP - 1) / 2
+    down = (row.unsqueeze(-1) + row_step.unsqueeze(-1) * offset).to(torch.int32)
+    along = (column.unsqueeze(-1) + column_step.unsqueeze(-1) * offset).to(torch.int32)
+    return (down * WIDTH + along).flatten(2)
+
+
+def _single_rows(band: Band | Sky) -> Band:
+    """A band as blocks of one row."""
     if isinstance(band, Sky):
-        return band.row.to(torch.int32) * WIDTH + band.column.to(torch.int32)
-    device = band.row.device
-    height, width = band.block
-    aside = torch.arange(width, device=device) - (width - 1) / 2
-    below = (torch.arange(height, device=device) - (height - 1) / 2).view(-1, 1, 1)
+        return sky_blocks(band, 0, band.row.shape[1])
+    if band.down is None:
+        return band
+    height = band.block[0]
+    below = (torch.arange(height, device=band.row.device) - (height - 1) / 2).view(-1, 1)
 
-    def spread(middle: Tensor, which: int) -> Tensor:
-        """(B, R, G) to (B, R, height, G, width)."""
-        values = middle[:, :, None, :, None] + band.across[which][:, :, None, :, None] * aside
-        return values if band.down is None else values + band.down[which][:, :, None, :, None] * below
+    def spread(middle: Tensor, step: Tensor | None = None) -> Tensor:
+        """(B, R, G) to (B, R * height, G)."""
+        values = middle.unsqueeze(2).expand(-1, -1, height, -1)
+        return (values if step is None else values + step.unsqueeze(2) * below).flatten(1, 2)
 
-    index = spread(band.row, 0).to(torch.int32) * WIDTH + spread(band.column, 1).to(torch.int32)
-    return index.reshape(len(index), *band.size)
+    row, column = spread(band.row, band.down[0]), spread(band.column, band.down[1])
+    across = (spread(band.across[0]), spread(band.across[1]))
+    return Band(row, column, across, None, (1, band.block[1]))
 
 
 def _index(bands: Sequence[Band | Sky], batch: int) -> Tensor:

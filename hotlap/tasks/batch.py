@@ -133,8 +133,12 @@ class BatchEnv:
         played, self._state, observation = self._turn(state, action)
         self._ended = played.state
         self._steps += 1
-        step = self._step_of(played, observation)
-        return Step(**map_tree(torch.clone, vars(step))) if self._copies else step
+        if not self._copies:
+            return self._step_of(played, observation)
+        # Pictures are copied while they are packed, the rest once it is small.
+        step = vars(self._step_of(played, observation.clone()))
+        rest = {name: value for name, value in step.items() if name != "observation"}
+        return Step(step["observation"], **map_tree(torch.clone, rest))
 
     def _step_of(self, played: "Played", observation: Tensor) -> Step:
         """What the caller is told of a turn."""

@@ -72,7 +72,8 @@ class RoadCamera:
             clock: Control steps since the episode began (B,), for noise that changes every step.
         """
         view = self._view(state, body_offset)
-        pictures = self._draw(view) if view.x.is_cuda else self._draw_in_chunks(view)
+        whole = view.x.is_cuda or torch.compiler.is_compiling()
+        pictures = self._draw(view) if whole else self._draw_in_chunks(view)
         pictures = pictures[:, :, : self.config.width]
         if self._strip is None and self.ranges.blur[1] == 0:
             return pictures
