@@ -35,7 +35,7 @@ Answer = dict[str, Any]
 
 def tracks(cfg: TracksConfig) -> Answer:
     """Print a table of tracks; draw a map of each if asked."""
-    from hotlap.evaluation.track_maps import draw_map, facts, print_table
+    from hotlap.evaluation.track_maps import draw_map, facts, fast_line, print_table
     from hotlap.sim.tracks.catalogue import find_track
     from hotlap.sim.tracks.named import NAMES
 
@@ -44,7 +44,7 @@ def tracks(cfg: TracksConfig) -> Answer:
     print_table(rows)
     answer: Answer = {"tracks": rows}
     if cfg.draw is not None:
-        maps = [draw_map(track, cfg.draw / f"{track.name}.png") for track in chosen]
+        maps = [draw_map(t, cfg.draw / f"{t.name}.png", *fast_line(t)) for t in chosen]
         print(f"{len(maps)} maps in {cfg.draw}")
         answer["maps"] = [str(path) for path in maps]
     if cfg.sheet is not None:

@@ -46,7 +46,7 @@ class RandomisationConfig:
     steering_lag: Range = ZERO
     """Time constant added to the steering's own, seconds."""
     delay: tuple[int, int] = (0, 0)
-    """Control steps between a command and its effect, added to the vehicle's own; both ends count."""
+    """Control steps of delay added to the vehicle's own; both ends of the range count."""
 
     def __post_init__(self) -> None:
         """Refuse ranges that are upside down or impossible."""
@@ -56,7 +56,9 @@ class RandomisationConfig:
                 raise ValueError(f"{field.name} must be (low, high), got {value}")
         for name in ("light", "texture", "camera_up", "camera_zoom", "friction", "mass", "engine"):
             if getattr(self, name)[0] <= 0:
-                raise ValueError(f"{name} is a factor and must be positive, got {getattr(self, name)}")
+                raise ValueError(
+                    f"{name} is a factor and must be positive, got {getattr(self, name)}"
+                )
         for name in ("noise", "steering_lag", "delay", "blur"):
             if getattr(self, name)[0] < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
@@ -68,4 +70,3 @@ class RandomisationConfig:
             raise ValueError(f"looks must lie between 1 and 256, got {self.looks}")
         if self.looks == 1 and (self.colour or self.light != ONE or self.texture != ONE):
             raise ValueError("light, colour and texture need looks > 1: try looks=16")
-

@@ -22,9 +22,9 @@ class DonkeyConfig:
     """Named vehicle."""
     sensor: Literal["camera", "lidar", "telemetry"] = "camera"
     """What the driver sees."""
-    camera: CameraConfig = CameraConfig()
+    camera: CameraConfig = field(default_factory=CameraConfig)
     """The camera, where it is what the driver sees."""
-    lidar: LidarConfig = LidarConfig()
+    lidar: LidarConfig = field(default_factory=LidarConfig)
     """The lidar, where it is what the driver sees."""
     reward: str = "default"
     """Named reward."""
@@ -40,7 +40,7 @@ class DonkeyConfig:
     """Throttle of the highest action."""
     start: Literal["line", "random"] = "line"
     """Begin at the track's own start poses at rest, or anywhere on it, rolling."""
-    randomise: RandomisationConfig = RandomisationConfig()
+    randomise: RandomisationConfig = field(default_factory=RandomisationConfig)
     """What differs between episodes."""
 
     def __post_init__(self) -> None:

@@ -76,7 +76,9 @@ class Film:
         frame.paste(self._map, (CAMERA_WIDTH, 0))
         draw = ImageDraw.Draw(frame)
         centre = (CAMERA_WIDTH + spot[0], spot[1])
-        draw.ellipse([centre[0] - 6, centre[1] - 6, centre[0] + 6, centre[1] + 6], fill=colour, outline=INK)
+        draw.ellipse(
+            [centre[0] - 6, centre[1] - 6, centre[0] + 6, centre[1] + 6], fill=colour, outline=INK
+        )
         for row, line in enumerate(lines):
             draw.text((CAMERA_WIDTH + 12, 8 + 20 * row), line, fill=INK, font=self._font)
         return np.asarray(frame)

@@ -1,9 +1,9 @@
 """How fast the simulator is, here and now.
 
-Every figure is the whole step of a task through the tensor interface: vehicle, projection on the road,
-reward, endings, new beginnings and what is seen. Gymnasium's CarRacing-v3 is measured in the same run,
-in turns with the others, because a shared machine is faster in one minute than in the next: ratios of
-medians over the rounds hold where absolute figures do not.
+Every figure is the whole step of a task through the tensor interface: vehicle, projection on the
+road, reward, endings, new beginnings and what is seen. Gymnasium's CarRacing-v3 is measured in the
+same run, in turns with the others, because a shared machine is faster in one minute than in the
+next: ratios of medians over the rounds hold where absolute figures do not.
 """
 
 import os
@@ -31,9 +31,12 @@ MEASURES: dict[str, tuple[str, dict[str, Any]]] = {
     "lidar_fps": ("donkey-lidar", {}),
 }
 BATCHES = {
-    "cpu": {"physics_steps_per_s": 8192, "lidar_fps": 512, "camera_fps_160x120x3": 256, "camera_fps_84x84x1": 512},
-    "cuda": {"physics_steps_per_s": 65536, "lidar_fps": 16384, "camera_fps_160x120x3": 8192, "camera_fps_84x84x1": 16384},
-}  # fmt: skip
+    "physics_steps_per_s": {"cpu": 8192, "cuda": 65536},
+    "camera_fps_160x120x3": {"cpu": 256, "cuda": 8192},
+    "camera_fps_84x84x1": {"cpu": 512, "cuda": 16384},
+    "lidar_fps": {"cpu": 512, "cuda": 16384},
+}
+"""Batches that each kind of device is fast with."""
 
 
 ROUNDS = 7
@@ -50,7 +53,7 @@ def bench_sim(config: BenchSimConfig) -> dict[str, Any]:
     for measure in _chosen(config.measures):
         name, settings = MEASURES[measure]
         for asked in config.batch:
-            batch = asked or BATCHES[device.type][measure]
+            batch = asked or BATCHES[measure][device.type]
             task = make_task(name, device, compiled, tracks=config.tracks, **settings)
             turns[measure, batch] = make_turn(task, batch)
     if (baseline := carracing_turn()) is not None:
@@ -61,13 +64,18 @@ def bench_sim(config: BenchSimConfig) -> dict[str, Any]:
         ratio = f"  {rate / frames:8.1f} x {BASELINE}" if frames else ""
         print(f"{measure:24s} batch {batch:6d}  {rate:14,.0f} /s{ratio}", flush=True)
     found = {m: {b: round(r, 1) for (k, b), r in rates.items() if k == m} for m in MEASURES}
-    best = {m: max(by_batch, key=lambda b: by_batch[b]) for m, by_batch in found.items() if by_batch}
+    best = {
+        m: max(by_batch, key=lambda b: by_batch[b]) for m, by_batch in found.items() if by_batch
+    }
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
         "compiled": compiled,
         "batch": best if len(set(best.values())) > 1 else next(iter(best.values())),
-        **{measure: found[measure][best[measure]] if measure in best else None for measure in MEASURES},
+        **{
+            measure: found[measure][best[measure]] if measure in best else None
+            for measure in MEASURES
+        },
         "carracing_v3_fps": None if frames is None else round(frames, 1),
         "by_batch": {measure: by_batch for measure, by_batch in found.items() if by_batch},
     }
@@ -110,7 +118,9 @@ def _device(name: str) -> torch.device:
 def _compiled(choice: str, device: torch.device) -> bool:
     """Whether to compile: as told, or where a compiler is found."""
     if choice == "auto":
-        return device.type == "cuda" or any(shutil.which(name) for name in ("g++", "clang++", "c++"))
+        return device.type == "cuda" or any(
+            shutil.which(name) for name in ("g++", "clang++", "c++")
+        )
     return choice == "on"
 
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-
 from hotlap.config.commands import WatchConfig
 from hotlap.config.naming import nearest
 from hotlap.config.presets import load_preset
@@ -20,7 +19,7 @@ FASTEST = 4.5
 
 
 def watch(config: WatchConfig) -> dict[str, Any]:
-    """Drive until the laps are done, the car crashes or time is up; print and return how it went."""
+    """Drive until the laps are done, the car crashes or time is up; say how it went."""
     task = _task(config)
     driver = _driver(config.model, task)
     env = BatchEnv(task, 1, seed=config.seed)
@@ -60,7 +59,9 @@ def _driver(model: str, task: DonkeyTask) -> Driver:
     """Who drives."""
     kind, _, name = model.partition(":")
     if kind != "scripted" or not name:
-        raise ValueError(f"cannot watch {model!r}; write scripted:NAME, for example scripted:pure_pursuit")
+        raise ValueError(
+            f"cannot watch {model!r}; write scripted:NAME, for example scripted:pure_pursuit"
+        )
     return make_driver(name, task)
 
 
@@ -125,12 +126,16 @@ class _Drive:
             "return": round(self.earned, 3),
             "mean_speed": round(sum(self.speeds) / len(self.speeds), 3),
             "mean_abs_cte": round(sum(self.errors) / len(self.errors), 3),
-            "crash_s": round(self.place, 2) if self.end in ("hit a wall", "left the road") else None,
+            "crash_s": round(self.place, 2)
+            if self.end in ("hit a wall", "left the road")
+            else None,
             "video": None if video is None else str(video),
         }
         print(f"{self.config.model} on {self.config.track}: {self.end} after {self.time:.1f} s")
         if best is not None:
-            beside = "" if ratio is None else f", {ratio:.2f} x the least possible ({self.limit:.2f} s)"
+            beside = (
+                "" if ratio is None else f", {ratio:.2f} x the least possible ({self.limit:.2f} s)"
+            )
             print(f"best lap {best:.2f} s{beside}")
         print(f"mean speed {result['mean_speed']} m/s, mean |cte| {result['mean_abs_cte']}, "
               f"return {result['return']}")  # fmt: skip

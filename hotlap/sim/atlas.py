@@ -44,7 +44,7 @@ Q_EDGE = Q_SPAN * Q_STEPS
 Q_CALM = 0.8 * Q_EDGE
 """Beyond this q settles to a constant within a block: plain land must not read back into a road."""
 Q_REACH = 2.9
-"""Most columns of the atlas between a block's middle and its end; faster changes are filtered out."""
+"""Most columns of the atlas between a block's middle and its end; more is filtered out."""
 P_REACH = 21.0
 """Most p between a block's middle and its end, so that it stays within what the tile repeats."""
 P_LAST = PHASES + REPEAT - P_REACH - 1
@@ -269,5 +269,8 @@ def _write_blocks(band: Band, index: Tensor) -> None:
                 rows = torch.add(row, band.down[0], alpha=below)
                 columns = torch.add(column, band.down[1], alpha=below)
             torch.add(
-                columns.to(torch.int32), rows.to(torch.int32), alpha=WIDTH, out=blocks[:, :, y, :, x]
+                columns.to(torch.int32),
+                rows.to(torch.int32),
+                alpha=WIDTH,
+                out=blocks[:, :, y, :, x],
             )

@@ -34,7 +34,7 @@ from hotlap.sim.atlas import (
 from hotlap.sim.fields import Fields
 from hotlap.sim.ground import GroundRows, land_height, road_coordinates
 from hotlap.sim.looks import Looks
-from hotlap.sim.silhouettes import Silhouette, Lens, Scan
+from hotlap.sim.silhouettes import Lens, Scan, Silhouette
 from hotlap.sim.uprights import Uprights, find_uprights, paint_silhouette
 
 PROFILE_POINTS = 24
@@ -276,10 +276,11 @@ def _sky(config: CameraConfig, view: View, sight: _Sight, rows: int) -> Sky:
 def _ground(
     config: CameraConfig, fields: Fields, view: View, sight: _Sight, rows: range
 ) -> tuple[Band, Scan]:
-    """Rows of blocks that begin at `rows` and are as high as its step, as ground; what they know."""
+    """Rows of blocks that begin at `rows` and are as high as its step; what they know."""
     count = len(rows)
     downs, rights = _constants(config, rows, True, GROUP, view.x.device)
-    # Each row's rays half a pixel above and below: their mean is the row, their difference the step.
+    # Each row's rays half a pixel above and below: their mean is the row, their difference the
+    # step.
     slopes, forward = _rays(sight, downs)
     if fields.steepest:
         distances, seen = _land_on_hills(fields, view, slopes, sight.longest)
@@ -305,7 +306,8 @@ def _ground(
     points = GroundRows(at_x, at_y, side_x, side_y, down, sight.columns, sight.rows)
     step = 1.0 / focal_length(config)
     coordinates = road_coordinates(fields, sight.first_cell, points, rights, step)
-    scan = Scan(*coordinates.value, distance, slope, seen[:, -count:], rows.start)
+    q, p = coordinates.value.unbind(0)
+    scan = Scan(q, p, distance, slope, seen[:, -count:], rows.start)
     return road_places(coordinates, (rows.step, GROUP)), scan
 
 

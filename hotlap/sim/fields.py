@@ -7,9 +7,9 @@
 
 Each track gets a grid. A cell holds the coefficients of a bilinear patch, q = a + b u + c v + d u v
 with (u, v) in the unit square, and the same for p: one row of eight numbers gives a point's road
-coordinates and their gradients. Patches keep lane lines sharp at any distance from a coarse grid, and
-each patch is unwrapped on its own, so neither the seam of a lap nor the ridge half-way between two
-parts of a road leaves a false line behind.
+coordinates and their gradients. Patches keep lane lines sharp at any distance from a coarse grid,
+and each patch is unwrapped on its own, so neither the seam of a lap nor the ridge half-way between
+two parts of a road leaves a false line behind.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ P_STEPS = 64
 """Patches hold p in steps of 1/P_STEPS."""
 CELLS_PER_HALF_WIDTH = 4.0
 MARGIN = 2.2
-"""How far a grid reaches beyond the road's edge, in half-widths: past where the picture turns plain."""
+"""How far a grid reaches beyond the road's edge, in half-widths: to where land is plain."""
 PERIOD = 4.0
 """Length of the pattern along the road, in half-widths, before it is fitted to the lap."""
 MAX_CELLS = 1_500_000
@@ -61,7 +61,9 @@ def survey(roads: Roads) -> Fields:
     patches = np.concatenate([patches for patches, _, _ in surveys])
     patches *= np.tile([Q_STEPS, P_STEPS], 4)
     steepest = float(torch.atan(roads.features[5].abs().max())) if roads.hilly else 0.0
-    heights = np.concatenate([heights for _, heights, _ in surveys]) if steepest else np.zeros((1, 4))
+    heights = (
+        np.concatenate([heights for _, heights, _ in surveys]) if steepest else np.zeros((1, 4))
+    )
 
     def floats(values: np.ndarray) -> Tensor:
         return torch.as_tensor(values.astype(np.float32), device=roads.device)
@@ -133,7 +135,7 @@ def _road_coordinates(track: Track, points: np.ndarray) -> tuple[np.ndarray, ...
 def _edge_coordinate(
     track: Track, node: np.ndarray, n: np.ndarray, half_width: float
 ) -> np.ndarray:
-    """q of offsets `n` at `node`: stretched to the road's edges inside, metric outside."""
+    """Q of offsets `n` at `node`: stretched to the road's edges inside, metric outside."""
     left, right = track.width_left[node], track.width_right[node]
     middle, half = (left - right) / 2, (left + right) / 2
     across = n - middle
@@ -167,8 +169,8 @@ def _patches(q: np.ndarray, s: np.ndarray, track: Track, half_width: float) -> n
     spread = np.max(unwrapped, 0) - np.min(unwrapped, 0)
     size = np.abs(np.stack(corners_q))
     near = size.min(0)
-    # Corners whose nearest road parts differ straddle a ridge. |q| is continuous there, its sign may
-    # not be; p is meaningless. On the inside of a bend arc lengths fan out without a ridge.
+    # Corners whose nearest road parts differ straddle a ridge. |q| is continuous there, its sign
+    # may not be; p is meaningless. On the inside of a bend arc lengths fan out without a ridge.
     ridge = spread > np.maximum(6 * cell, 3 * near * half_width)
     sign = np.sign(np.take_along_axis(np.stack(corners_q), np.argmin(size, 0)[None], 0)[0])
     q_plain, q_ridge = _bilinear(*corners_q), _bilinear(*size) * sign[..., None]

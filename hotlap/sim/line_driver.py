@@ -151,7 +151,8 @@ class LineDriver:
 
         grip = self.vehicle.mu * self.vehicle.gravity * place.grip
         off = n - line_n
-        pace = line_speed * (1.0 - config.caution * off.abs().clamp(max=1.0))
+        astray = (off.abs() - config.patience).clamp(0.0, 1.0)
+        pace = line_speed * (1.0 - config.caution * astray)
         gain = line_gain + config.speed_gain * (pace - v)
         pull = config.quickness / v
         wanted = bend - pull * pull * off.clamp(-config.patience, config.patience)

@@ -1,7 +1,7 @@
 """What a world looks like: one filtered picture atlas per look.
 
-A camera draws every pixel with one read of an atlas, at a place and a level of detail that the camera
-works out for small groups of pixels. An atlas is `ROWS` x `WIDTH` colours:
+A camera draws every pixel with one read of an atlas, at a place and a level of detail that the
+camera works out for small groups of pixels. An atlas is `ROWS` x `WIDTH` colours:
 
     tile   the road's pattern in road coordinates (phase down, q across), at every combination of
            levels of detail along and across: level k halves the resolution k times
@@ -188,7 +188,7 @@ def vary(
     grain = draw.uniform(*texture)
     return replace(
         style,
-        **changed,
+        **changed,  # type: ignore[arg-type]
         light=style.light * float(draw.uniform(*light)),
         road_grain=style.road_grain * grain,
         land_grain=style.land_grain * grain,
@@ -231,7 +231,7 @@ def _halve(image: np.ndarray, axis: int) -> np.ndarray:
         before = np.concatenate([image[:, :1], image[:, :-1]], 1)
         after = np.concatenate([image[:, 1:], image[:, -1:]], 1)
     pair = (np.s_[0::2], np.s_[1::2])
-    low, high = (pair if axis == 0 else ((np.s_[:], pair[0]), (np.s_[:], pair[1])))
+    low, high = pair if axis == 0 else ((np.s_[:], pair[0]), (np.s_[:], pair[1]))
     if image.shape[axis] == 1:
         return image
     return (before[low] + 3 * image[low] + 3 * image[high] + after[high]) / 8
@@ -331,9 +331,7 @@ def _paint_clouds(
     image[:] = image * (1 - cover[..., None]) + 0.97 * cover[..., None]
 
 
-def _paint_hall(
-    image: np.ndarray, style: Style, tangent: np.ndarray, azimuth: np.ndarray
-) -> None:
+def _paint_hall(image: np.ndarray, style: Style, tangent: np.ndarray, azimuth: np.ndarray) -> None:
     """Walls with pillars and a row of windows instead of a landscape."""
     _cover(image, tangent, np.full(SKY_COLUMNS, style.far_height), np.array(style.far))
     pillar = (np.sin(12 * azimuth) > 0.93)[None, :, None]

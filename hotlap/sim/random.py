@@ -1,7 +1,7 @@
 """Counter-based random numbers.
 
-A draw is a hash of the words that name it: (seed, environment, episode, step, stream). It depends on
-nothing else, so an environment's future is the same alone, in any batch, in any order and on any
+A draw is a hash of the words that name it: (seed, environment, episode, step, stream). It depends
+on nothing else, so an environment's future is the same alone, in any batch, in any order and on any
 device. Words are int64 tensors or Python integers; arithmetic is modulo 2**32 inside int64, which
 CPUs and GPUs agree on to the bit.
 """
@@ -49,8 +49,8 @@ def _mix_number(word: int) -> int:
 def make_key(first: Tensor, *words: Tensor | int) -> Tensor:
     """Fold words into one 32-bit key, shaped like the broadcast of them all.
 
-    `first` is a tensor so that the key lives on its device. A number and a tensor that holds it give
-    the same key; 64-bit words count in full.
+    `first` is a tensor so that the key lives on its device. A number and a tensor that holds it
+    give the same key; 64-bit words count in full.
     """
     key = mix(mix(first) + (first >> 32) + 0x9E3779B9)
     for word in words:

@@ -20,7 +20,9 @@ from torch import Tensor
 
 from hotlap.sim.tracks.track import Track
 
-PAD = 24  # samples repeated beyond both ends of a track, so that a window never leaves its own track
+PAD = (
+    24  # samples repeated beyond both ends of a track, so that a window never leaves its own track
+)
 REACH = 4  # segments searched on either side of the predicted one
 
 
@@ -32,7 +34,7 @@ class Roads:
     segments: Tensor
     """x, y, dx, dy of each segment (4, P)."""
     features: Tensor
-    """Unit tangent x, y, width left, width right, height, climb, grip, curvature by sample (8, P)."""
+    """Unit tangent x, y, width left, right, height, climb, grip, curvature by sample (8, P)."""
     first: Tensor
     """Row of each track's sample 0 (T,) int64."""
     count: Tensor
@@ -182,10 +184,11 @@ def _closest(
 def locate(
     roads: Roads, road: Tensor, node: Tensor, x: Tensor, y: Tensor, heading: Tensor, moved: Tensor
 ) -> Place:
-    """Where cars are now, given the node they were at and roughly how far they moved along it (m)."""
+    """Where cars are now, given the node they were at and how far they moved, roughly (m)."""
     shift = torch.round(moved / roads.spacing[road]).clamp(REACH - PAD + 1, PAD - REACH - 1)
     centre = node + shift.to(torch.int64)
-    # The window comes first: sums over long rows of cars are faster than over short rows of segments.
+    # The window comes first: sums over long rows of cars are faster than over short rows of
+    # segments.
     window = torch.arange(-REACH, REACH + 1, device=x.device).view(-1, *[1] * x.dim())
     found = _nearest(_read(roads.segments, roads.first[road] + centre + window), x, y)
     best, fraction, distance, cross = _closest(*found)
@@ -215,7 +218,9 @@ def _describe(
     """Read a road's features at a point of it, and measure the car against them."""
     count, closed = roads.count[road], roads.closed[road]
     fraction = torch.where(closed | (node <= count - 2), fraction, 1.0)  # past an open road's end
-    node = torch.where(closed, torch.remainder(node, count), torch.minimum(node, count - 2).clamp(min=0))
+    node = torch.where(
+        closed, torch.remainder(node, count), torch.minimum(node, count - 2).clamp(min=0)
+    )
     row = roads.first[road] + node
     features = torch.lerp(_read(roads.features, row), _read(roads.features, row + 1), fraction)
     tx, ty, left, right, z, climb, grip, curvature = features
@@ -234,7 +239,9 @@ def _describe(
     )
 
 
-def pose_on(roads: Roads, road: Tensor, s: Tensor, n: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def pose_on(
+    roads: Roads, road: Tensor, s: Tensor, n: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """World position and direction of the line at (s, n): x, y, heading, node."""
     count, closed = roads.count[road], roads.closed[road]
     along = s / roads.spacing[road]

@@ -156,7 +156,9 @@ class Objects:
     """1 for a car, 0 for a cone."""
 
 
-def find_objects(objects: Objects, lens: Lens, columns: int, wall_foot: Tensor | None) -> Silhouette:
+def find_objects(
+    objects: Objects, lens: Lens, columns: int, wall_foot: Tensor | None
+) -> Silhouette:
     """Silhouette of the nearest object of each column, if no wall is nearer."""
     depth = lens.depth(objects.ahead, objects.drop)
     foot = lens.row(objects.ahead, objects.drop)

@@ -3,8 +3,8 @@
     B pictures, T tracks, W columns; K objects at most in a picture, C cones on a track.
 
 A picture of the ground is drawn first. `find_uprights` says which rows of each column are covered
-(see `silhouettes`), `paint_silhouette` paints them over. Sizes are in half-widths of the road, as those
-of everything painted on it are; those of rival cars are their own.
+(see `silhouettes`), `paint_silhouette` paints them over. Sizes are in half-widths of the road, as
+those of everything painted on it are; those of rival cars are their own.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from hotlap.sim.fields import Q_STEPS, Fields
 from hotlap.sim.ground import land_height
 from hotlap.sim.looks import ROWS, WIDTH, Looks
 from hotlap.sim.roads import Roads
-from hotlap.sim.silhouettes import Silhouette, Lens, Objects, Scan, find_objects, find_walls
+from hotlap.sim.silhouettes import Lens, Objects, Scan, Silhouette, find_objects, find_walls
 
 WALL_HEIGHT = 0.24
 CONE_HEIGHT, CONE_RADIUS = 0.22, 0.085

@@ -3,9 +3,9 @@
     B environments, S seats. Where a task has one seat its axis is dropped: rewards are (B,),
     observations (B, ...), actions (B, A); otherwise (B, S), (B, S, ...), (B, S, A).
 
-An environment that ends is begun anew within the same step: the observation returned is the first of
-its next episode, and the last of the ended one can still be had (`final_observation`), drawn only when
-asked for. `terminated` (the task ended) and `truncated` (the clock did) stay apart.
+An environment that ends is begun anew within the same step: the observation returned is the first
+of its next episode, and the last of the ended one can still be had (`final_observation`), drawn
+only when asked for. `terminated` (the task ended) and `truncated` (the clock did) stay apart.
 """
 
 import math
@@ -20,7 +20,7 @@ from hotlap.tasks.memory import refuse_if_too_large
 from hotlap.tasks.task import State, Task, choose_tree, map_tree
 
 CHECK_EVERY = 64
-"""On a GPU, steps between looks at whether an action was not a number: looking makes the GPU wait."""
+"""On a GPU, steps between looks for actions that are not numbers: looking makes it wait."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class BatchEnv:
         seed: With an environment's identity, decides all its episodes.
         who: Identities (B,); 0, 1, 2, ... unless given. The same seed and identity give the same
             episodes in any batch.
-        borrow: On a GPU, hand out what a step returns without copying it first: a little faster, but
-            the next step overwrites it.
+        borrow: On a GPU, hand out what a step returns without copying it first: a little faster,
+            but the next step overwrites it.
     """
 
     def __init__(
@@ -98,13 +98,15 @@ class BatchEnv:
     # --- beginning -----------------------------------------------------------------------------
 
     def reset(self, seed: int | None = None, mask: Tensor | None = None) -> Tensor:
-        """Begin anew: everything, or with a mask (B,) only those environments, at their next episode."""
+        """Begin anew: everything, or with a mask (B,) only those, at their next episode."""
         if mask is None:
             self._sow(self.seed if seed is None else seed, steps=0)
             self._state = self._fresh(self.who, torch.zeros_like(self.who))
         else:
             if seed is not None:
-                raise ValueError("a masked reset goes on with the same seed; reset all to change it")
+                raise ValueError(
+                    "a masked reset goes on with the same seed; reset all to change it"
+                )
             state = self._running
             fresh = self._fresh(self.who, state["episode"] + 1)
             self._state = choose_tree(mask.to(self.task.device), fresh, state)
@@ -188,7 +190,7 @@ class BatchEnv:
         return played, begun, self.task.observe(begun["world"])
 
     def final_observation(self, index: Tensor) -> Tensor:
-        """What environments `index` (K,) saw last before they were begun anew in the latest step."""
+        """What environments `index` (K,) saw last before the latest step began them anew."""
         if self._ended is None:
             raise RuntimeError("there is no step to look back on; call step first")
         chosen = map_tree(lambda leaf: leaf[index], self._ended["world"])

@@ -1,14 +1,14 @@
 """Drive a DonkeyCar round its tracks.
 
 Sees: a forward camera (120x160x3), a lidar (19 beams and the car's own motion) or telemetry.
-Does: steering in [-steer_limit, steer_limit], positive to the right as DonkeyCar has it, and throttle
-    between throttle_min and throttle_max, 20 times a second.
+Does: steering in [-steer_limit, steer_limit], positive to the right as DonkeyCar has it, and
+    throttle between throttle_min and throttle_max, 20 times a second.
 Earns: a named reward (`donkey_rewards`); DonkeyCar's own by default, which pays forward speed times
     closeness to the line.
 Ends: terminated where |cte| exceeds max_cte or a wall is hit; truncated after max_steps or where an
     open road runs out.
-Reports: cte (DonkeyCar units, positive to the right), speed, position, velocity, acceleration, gyro,
-    progress, laps and lap times, and where on the road the car is.
+Reports: cte (DonkeyCar units, positive to the right), speed, position, velocity, acceleration,
+    gyro, progress, laps and lap times, and where on the road the car is.
 """
 
 import numpy as np
@@ -36,7 +36,13 @@ PREVIEW = (0.4, 0.8, 1.4, 2.2, 3.2)
 """Distances ahead at which telemetry tells the road's curvature, metres."""
 MOTION = ("speed", "lateral speed", "yaw rate", "acceleration", "lateral acceleration", "steering")
 """What a car feels of its own motion, in metres, seconds and radians."""
-TELEMETRY = (*MOTION, "cte", "sine and cosine of the heading error", "edges left and right", "curvature")
+TELEMETRY = (
+    *MOTION,
+    "cte",
+    "sine and cosine of the heading error",
+    "edges left and right",
+    "curvature",
+)
 ROLLING = 2.0
 """Fastest speed at a random start, m/s."""
 
@@ -87,10 +93,10 @@ class DonkeyTask(Task):
         config = self.config
         if config.sensor == "camera":
             channels = 3 if config.camera.colour else 1
-            return spaces.Box(0, 255, (config.camera.height, config.camera.width, channels), np.uint8)
-        size = len(MOTION) + (
-            config.lidar.beams if config.sensor == "lidar" else 5 + len(PREVIEW)
-        )
+            return spaces.Box(
+                0, 255, (config.camera.height, config.camera.width, channels), np.uint8
+            )
+        size = len(MOTION) + (config.lidar.beams if config.sensor == "lidar" else 5 + len(PREVIEW))
         return spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
     # --- the episode ---------------------------------------------------------------------------
@@ -141,7 +147,9 @@ class DonkeyTask(Task):
             self.vehicle.physics_dt, self.vehicle.substeps,
         )  # fmt: skip
         forward = car["vx"] * self.control_dt * torch.cos(before["heading_error"])
-        place = locate(self.roads, road, before["node"], car["x"], car["y"], car["heading"], forward)
+        place = locate(
+            self.roads, road, before["node"], car["x"], car["y"], car["heading"], forward
+        )
         moved = arc_between(self.roads, road, before["s"], place.s)
         time = state["time"] + self.control_dt
         laps = count_laps(state["laps"], moved, self.roads.length[road], time, self.control_dt)
@@ -203,7 +211,9 @@ class DonkeyTask(Task):
     def observe(self, state: State) -> Tensor:
         """A picture, raw (B, 1, H, W) or with channels (B, 1, H, W, C), or numbers (B, 1, K)."""
         if self.camera is not None:
-            return self.camera.draw(state, self.vehicle.body_offset, self._clock(state)).unsqueeze(1)
+            return self.camera.draw(state, self.vehicle.body_offset, self._clock(state)).unsqueeze(
+                1
+            )
         car, place = state["car"], state["place"]
         motion = [car[name] for name in ("vx", "vy", "yaw_rate", "ax", "ay", "steer")]
         if self.config.sensor == "lidar":
@@ -258,6 +268,6 @@ class _Starts:
 
 
 def _wall_distance(roads: Roads, half_car: float) -> Tensor:
-    """How far beyond either edge a car's centre touches a wall (T, 2); infinite where there is none."""
+    """How far beyond either edge a car's centre touches a wall (T, 2); infinite without one."""
     gaps = [torch.inf if t.wall_gap is None else t.wall_gap - half_car for t in roads.tracks]
     return torch.tensor(gaps, device=roads.device).unsqueeze(-1).expand(-1, 2)

@@ -35,7 +35,8 @@ def _ended(signals: Signals) -> Tensor:
 Term = Callable[[Signals], Tensor]
 
 TERMS: dict[str, Term] = {
-    # DonkeyCar's own: forward speed scaled by closeness, backward speed in full; not paid at the end.
+    # DonkeyCar's own: forward speed scaled by closeness, backward speed in full; not paid at the
+    # end.
     "line_speed": lambda s: (
         torch.where(s.forward > 0, s.closeness * s.forward, s.forward) * (1 - _ended(s))
     ),
@@ -44,8 +45,9 @@ TERMS: dict[str, Term] = {
 }
 
 REWARDS: dict[str, dict[str, float]] = {
-    # What the DonkeyCar client pays: (1 - |cte| / max_cte) * forward speed, and -1 for the step that
-    # ends the episode, off the road or at a wall (its -2 for a hit is never reached: a hit ends it).
+    # What the DonkeyCar client pays: (1 - |cte| / max_cte) * forward speed, and -1 for the step
+    # that ends the episode, off the road or at a wall (its -2 for a hit is never reached: a hit
+    # ends it).
     "default": {"line_speed": 1.0, "ended": -1.0},
     # speed * (1 - |cte| / max_cte) and nothing else: the first shaping, paid for circling as well.
     "v1": {"close_speed": 1.0},

@@ -1,8 +1,8 @@
 """Scripted drivers for road tasks: yardsticks, teachers and test pilots.
 
     centre_line   holds the middle of the road at a modest pace, by offset and heading alone
-    pure_pursuit  steers towards a point of the middle some way ahead, faster where the road is straight
-    racing_line   drives a precomputed fast line at the limit of grip; needs the brakes
+    pure_pursuit  steers towards a point of the middle some way ahead, faster where the road is
+    straight racing_line   drives a precomputed fast line at the limit of grip; needs the brakes
 
 They read the true state of the world and answer with actions, batched like everything else.
 """
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from hotlap.config.naming import nearest
-from hotlap.sim.line_driver import LineDriver
 from hotlap.sim.lap_records import lap_limit, racing_line
+from hotlap.sim.line_driver import LineDriver
 from hotlap.sim.racing_line import slower_line
 from hotlap.sim.roads import Place, curvature_ahead, pose_on
 from hotlap.sim.speed_profile import limits_of
@@ -28,7 +28,7 @@ Driver = Callable[[State], Tensor]
 SIDE_GRIP = 0.35
 """Share of the grip that the two careful drivers use in a bend."""
 SOLVED_GRIP = 0.97
-"""Share of the grip that the racing line's speeds are planned for, where the line is a solved one."""
+"""Share of the grip that the racing line's speeds are planned for, on a solved line."""
 QUICK_GRIP = 0.92
 """The same for lines made without a solver."""
 WIDTH_SHARE = 0.88
@@ -104,7 +104,9 @@ class _PurePursuit(_Careful):
     def __call__(self, state: State) -> Tensor:
         car, place, road = state["car"], state["place"], state["road"]
         reach = 0.3 + 0.22 * car["vx"].clamp(min=0.0)
-        target_x, target_y, _, _ = pose_on(self.task.roads, road, place["s"] + reach, _middle(place))
+        target_x, target_y, _, _ = pose_on(
+            self.task.roads, road, place["s"] + reach, _middle(place)
+        )
         dx, dy = target_x - car["x"], target_y - car["y"]
         sideways = torch.cos(car["heading"]) * dy - torch.sin(car["heading"]) * dx
         bend = 2 * sideways / (dx * dx + dy * dy).clamp(min=1e-4)
@@ -117,7 +119,8 @@ class _RacingLine:
     def __init__(self, task: DonkeyTask) -> None:
         if task.config.throttle_min > -1:
             raise ValueError(
-                f"the racing_line driver brakes: set throttle_min to -1, got {task.config.throttle_min}"
+                "the racing_line driver brakes: set throttle_min to -1, "
+                f"got {task.config.throttle_min}"
             )
         # The task has no brake pedal: a reversed engine is all there is to slow down with.
         limits = limits_of(replace(task.vehicle, brake_force=0.0))

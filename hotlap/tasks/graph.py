@@ -1,7 +1,8 @@
 """A turn captured once as a CUDA graph and replayed.
 
 Launching a step's kernels one by one takes longer than running them; a replay launches them all at
-once. Inputs and outputs live at fixed addresses, so what a replay returns is overwritten by the next
+once. Inputs and outputs live at fixed addresses, so what a replay returns is overwritten by the
+next
 one: `BatchEnv` copies what its callers may keep.
 """
 
@@ -21,7 +22,8 @@ class GraphedTurn:
     """Plays turns by replaying a graph of `turn`.
 
     Args:
-        turn: Takes a state and actions, returns what was played, the state after it, and what is seen.
+        turn: Takes a state and actions, returns what was played, the state after it, and what is
+            seen.
     """
 
     def __init__(self, turn: Callable[[State, Tensor], tuple[Any, State, Tensor]]) -> None:
@@ -54,7 +56,8 @@ class GraphedTurn:
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             played, begun, observation = self._turn(self._state, self._action)
-            # What a turn passes through unchanged is the kept state itself: copy it before that moves on.
+            # What a turn passes through unchanged is the kept state itself: copy it before that
+            # moves on.
             played = replace(played, state=map_tree(torch.clone, played.state))
             map_tree(lambda kept, new: kept.copy_(new), self._state, begun)
         self._result = (played, self._state, observation)

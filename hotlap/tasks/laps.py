@@ -4,8 +4,8 @@
     laps       whole laps of it                                                    (B, N) int64
 
 A lap is a full length of net progress, measured by the windowed projection: driving in circles over
-the line, reversing over it or turning round before it earns nothing, because what is driven backwards
-is taken off again. The time a lap ends is interpolated within the step.
+the line, reversing over it or turning round before it earns nothing, because what is driven
+backwards is taken off again. The time a lap ends is interpolated within the step.
 """
 
 import torch

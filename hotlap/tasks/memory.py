@@ -29,6 +29,7 @@ def refuse_if_too_large(num_envs: int, bytes_per_env: int, device: torch.device)
     if needed > usable:
         raise MemoryError(
             f"{num_envs} environments need about {needed / 2**30:.1f} GiB "
-            f"({bytes_per_env / 1024:.0f} KiB each), {usable / 2**30:.1f} GiB are usable on {device}; "
+            f"({bytes_per_env / 1024:.0f} KiB each), {usable / 2**30:.1f} GiB are usable "
+            f"on {device}; "
             f"at most {usable // bytes_per_env} would fit"
         )

@@ -68,7 +68,8 @@ class RoadCamera:
 
         Args:
             state: The task's state.
-            body_offset: From the car's centre of mass forward to the origin the camera is mounted on.
+            body_offset: From the car's centre of mass forward to the origin the camera is mounted
+                on.
             clock: Control steps since the episode began (B,), for noise that changes every step.
         """
         view = self._view(state, body_offset)

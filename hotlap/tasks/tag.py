@@ -1,7 +1,7 @@
 """Catch a runner in a walled square.
 
-Sees: the whole state from one's own seat: positions of both, headings as sine and cosine, distance and
-    bearing to the other, time left; all scaled to about one.
+Sees: the whole state from one's own seat: positions of both, headings as sine and cosine, distance
+    and bearing to the other, time left; all scaled to about one.
 Does: forward speed and turn rate, each in [-1, 1] of what the vehicle can.
 Earns: the chaser what it gains on the runner, and 1 for the catch; the runner the opposite.
 Ends: terminated when the runner is caught; truncated when time is up.

@@ -6,8 +6,8 @@
     state    nested dict of tensors, each (B, ...)
     terms    reward by name, already weighted, each (B, S); the reward is their sum
 
-`begin`, `advance` and `observe` treat environments independently and never branch on data, so a task
-runs eager, compiled and captured, alone and in any batch, to the same numbers.
+`begin`, `advance` and `observe` treat environments independently and never branch on data, so a
+task runs eager, compiled and captured, alone and in any batch, to the same numbers.
 """
 
 from abc import ABC, abstractmethod
@@ -68,7 +68,7 @@ class Task(ABC):
         """What each seat sees (B, S, ...), perhaps packed."""
 
     def present(self, observed: Tensor) -> Tensor:
-        """What `observe` returned, in the shape and type of the observation space; costs nothing."""
+        """What `observe` returned, as the observation space has it; costs nothing."""
         return observed
 
     @property
