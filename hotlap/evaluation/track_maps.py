@@ -93,7 +93,7 @@ def draw_map(
 
 
 def fast_line(track: Track) -> tuple[Array, Array]:
-    """The line to drive (K, 2) and the speed along it (K,): solved where shipped, else a quick one."""
+    """The line to drive (K, 2) and its speed (K,): solved where shipped, else a quick one."""
     line = racing_line(track)
     heading = np.unwrap(headings(track.xy, track.closed))
     along = np.arange(track.num_points) * track.spacing

@@ -19,6 +19,8 @@ from hotlap.tasks.graph import GraphedTurn
 from hotlap.tasks.memory import refuse_if_too_large
 from hotlap.tasks.task import State, Task, choose_tree, map_tree
 
+COMPILED_AT_ONCE = 64
+"""Compiled steps that one process may keep, for batches of several tasks and sizes."""
 CHECK_EVERY = 64
 """On a GPU, steps between looks for actions that are not numbers: looking makes it wait."""
 
@@ -82,6 +84,9 @@ class BatchEnv:
         self._play_out: Callable[..., Played] = self._play
         self._turn: Callable[..., tuple[Played, State, Tensor]] = self._turn_whole
         self._copies = False
+        if task.compiled:
+            dynamo = torch._dynamo.config
+            dynamo.recompile_limit = max(dynamo.recompile_limit, COMPILED_AT_ONCE)
         if task.compiled and task.device.type == "cuda":
             turn = torch.compile(self._turn_whole, dynamic=False, fullgraph=True)
             self._turn = GraphedTurn(turn)

@@ -32,7 +32,8 @@ def delay_command(command: Tensor, pending: Tensor, delay_steps: Tensor) -> tupl
     queue = torch.cat([command.unsqueeze(-2), pending], dim=-2)  # (B, N, D + 1, 3)
     index = delay_steps.round().clamp(0, slots).long()
     index = index[:, :, None, None].expand(*command.shape[:2], 1, 3)
-    return queue.gather(-2, index).squeeze(-2), queue[..., :slots, :]
+    # Contiguous, as the first queue is: a compiled step would be compiled anew for other strides.
+    return queue.gather(-2, index).squeeze(-2), queue[..., :slots, :].contiguous()
 
 
 def split_command(config: VehicleConfig, command: Tensor) -> tuple[Tensor, Tensor, Tensor]:
