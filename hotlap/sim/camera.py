@@ -95,13 +95,6 @@ def draw_forward(
     return unpack(pixels)[:, :, : config.width]
 
 
-def look_forward(
-    config: CameraConfig, fields: Fields, view: View, *, pitch_play: float = 0.0
-) -> tuple[Band | Sky, ...]:
-    """Where in its atlas each group of a picture's pixels reads, from top to bottom."""
-    return look_around(config, fields, view, None, pitch_play=pitch_play)[0]
-
-
 def look_around(
     config: CameraConfig,
     fields: Fields,
@@ -110,7 +103,10 @@ def look_around(
     *,
     pitch_play: float = 0.0,
 ) -> tuple[tuple[Band | Sky, ...], tuple[Silhouette, ...]]:
-    """The same with the silhouettes of what stands on the ground, to be painted over in turn."""
+    """Where in its atlas each block of a picture's pixels reads, from top to bottom.
+
+    And the silhouettes of what stands on the ground, to be painted over that in turn.
+    """
     height = config.height
     first_ground, last_sky = _horizon(config, pitch_play + 2 * fields.steepest)
     # Walls are looked for row by row, so no block is higher than that where there are any.

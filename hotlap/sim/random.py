@@ -20,13 +20,11 @@ class Stream(IntEnum):
     """What a draw is for. Each use has its own stream, so adding one never shifts another."""
 
     START = 1
-    TRACK = 2
     LOOK = 3
     CAMERA = 4
     VEHICLE = 5
     IMAGE = 6
     ARENA = 7
-    OPPONENT = 8
     LIDAR = 9
 
 

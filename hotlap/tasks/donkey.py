@@ -35,14 +35,11 @@ UNIT = 0.125
 PREVIEW = (0.4, 0.8, 1.4, 2.2, 3.2)
 """Distances ahead at which telemetry tells the road's curvature, metres."""
 MOTION = ("speed", "lateral speed", "yaw rate", "acceleration", "lateral acceleration", "steering")
-"""What a car feels of its own motion, in metres, seconds and radians."""
-TELEMETRY = (
-    *MOTION,
-    "cte",
-    "sine and cosine of the heading error",
-    "edges left and right",
-    "curvature",
-)
+"""What a car feels of its own motion, in metres, seconds and radians.
+
+Lidar adds its ranges; telemetry adds cte, sine and cosine of the heading error, the room to the
+left and to the right edge (these lengths as shares of max_cte), and the curvature at PREVIEW.
+"""
 ROLLING = 2.0
 """Fastest speed at a random start, m/s."""
 
