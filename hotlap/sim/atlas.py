@@ -135,7 +135,7 @@ def sky_blocks(sky: Sky, start: int, stop: int) -> Band:
     step = (last - first) / max(GROUP - 1, 1)
     step = step * (step.abs() < SKY_COLUMNS / 8)  # a block that straddles north is drawn plain
     shape = (len(row), row.shape[1], first.shape[2])
-    parts = (row, 0.5 * (first + last), torch.zeros_like(row), step)
+    parts = (row, first + step * ((GROUP - 1) / 2), torch.zeros_like(row), step)
     rows, columns, *across = (part.expand(shape) for part in parts)
     return Band(rows, columns, (across[0], across[1]), None, (1, GROUP))
 
