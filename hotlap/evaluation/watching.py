@@ -1,5 +1,6 @@
 """Letting a driver drive, and seeing how it went."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ def watch(config: WatchConfig) -> dict[str, Any]:
     limit = lap_limit(config.track)
     drive = _Drive(config, None if limit is None else limit.time, task.control_dt)
     track = task.roads.tracks[0]
-    film = None if config.video is None else Film(config.video, track, 1 / task.control_dt, FASTEST)
-    try:
+    with ExitStack() as closing:
+        film = None
+        if config.video is not None:
+            film = closing.enter_context(Film(config.video, track, 1 / task.control_dt, FASTEST))
         for _ in range(task.max_steps):
             step = env.step(driver(env.world))
             drive.note(step)
@@ -38,9 +41,6 @@ def watch(config: WatchConfig) -> dict[str, Any]:
             picture = step.observation
             if drive.over:
                 break
-    finally:
-        if film is not None:
-            film.__exit__(None, None, None)
     return drive.report(config.video)
 
 

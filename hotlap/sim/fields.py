@@ -91,7 +91,7 @@ def read_patches(fields: Fields, cell: Tensor) -> Tensor:
 
 def _survey_track(track: Track) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Patches (C, 8), heights (C, 4) and grid (6,) of one track."""
-    half_width = float(np.mean(track.width_left + track.width_right) / 2)
+    half_width = track.half_width
     reach = float(max(track.width_left.max(), track.width_right.max()) + MARGIN * half_width)
     low, high = track.xy.min(0) - reach, track.xy.max(0) + reach
     cell = half_width / CELLS_PER_HALF_WIDTH

@@ -167,16 +167,13 @@ class DonkeyTask(Task):
     def _signals(self, car: State, place: Place, road: Tensor) -> Signals:
         """What the car did, as the rewards and endings read it."""
         off = place.n.abs() / (self.config.max_cte * UNIT)
-        left, right = self.walls[road].unbind(-1)
-        into_wall = torch.maximum(
-            place.n - place.width_left - left, -place.n - place.width_right - right
-        )
+        beyond = torch.maximum(place.n - place.width_left, -place.n - place.width_right)
         return Signals(
             closeness=(1 - off).clamp(min=0.0),
             forward=car["vx"],
             speed=torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2),
             off_track=(off > 1).to(torch.float32),
-            hit=(into_wall > 0).to(torch.float32),
+            hit=(beyond > self.walls[road]).to(torch.float32),
         )
 
     def _metrics(self, state: State, signals: Signals) -> dict[str, Tensor]:
@@ -258,13 +255,13 @@ class _Starts:
             for column, start in enumerate(track.starts):
                 poses[row, column] = start.s, start.n, start.heading_error
         counts = [float(len(track.starts)) for track in roads.tracks]
-        halves = [float(np.mean(t.width_left + t.width_right) / 2) for t in roads.tracks]
+        halves = [track.half_width for track in roads.tracks]
         self.poses = torch.tensor(poses, dtype=torch.float32, device=roads.device)
         self.count = torch.tensor(counts, device=roads.device)
         self.half_width = torch.tensor(halves, device=roads.device)
 
 
 def _wall_distance(roads: Roads, half_car: float) -> Tensor:
-    """How far beyond either edge a car's centre touches a wall (T, 2); infinite without one."""
+    """How far beyond either edge a car's centre touches a wall (T,); infinite without one."""
     gaps = [torch.inf if t.wall_gap is None else t.wall_gap - half_car for t in roads.tracks]
-    return torch.tensor(gaps, device=roads.device).unsqueeze(-1).expand(-1, 2)
+    return torch.tensor(gaps, device=roads.device)

@@ -10,6 +10,7 @@
 task runs eager, compiled and captured, alone and in any batch, to the same numbers.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,8 +75,8 @@ class Task(ABC):
     @property
     def bytes_per_env(self) -> int:
         """Memory one environment takes while stepping: its state, observation and working space."""
-        shape = self.observation_space.shape
-        size = int(torch.tensor(shape).prod()) * self.observation_space.dtype.itemsize
+        space = self.observation_space
+        size = math.prod(space.shape) * space.dtype.itemsize
         return 4096 + 3 * size * self.seats
 
 

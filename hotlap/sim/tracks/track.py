@@ -64,6 +64,11 @@ class Track:
         return self.length / (self.num_points if self.closed else self.num_points - 1)
 
     @property
+    def half_width(self) -> float:
+        """Half of the road's mean width: the unit of what is painted on it."""
+        return float(np.mean(self.width_left + self.width_right) / 2)
+
+    @property
     def length(self) -> float:
         """Length of the sampled reference line (the polyline), once round if closed."""
         ends = np.vstack([self.xy, self.xy[:1]]) if self.closed else self.xy
