@@ -9,13 +9,14 @@ Within a block the atlas place moves in equal steps, so the costly part (where o
 level of detail) is done once per block, and a pixel costs a few additions and one read.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from hotlap.sim.fields import Q_STEPS
+from hotlap.sim.fields import Q_STEPS, apart
 from hotlap.sim.ground import RoadCoordinates
 from hotlap.sim.looks import (
     LEVEL_ROWS,
@@ -36,6 +37,8 @@ from hotlap.sim.looks import (
 
 GROUP = 4
 """Pixels across a block."""
+HIGH = 4
+"""Rows of pixels in a high block; others have one."""
 EXPONENT = 0x7F800000
 ONE_TWICE = 0x7F000000
 """Exponent bits of 1.0, twice: subtracting the bits of a power of two from it gives its inverse."""
@@ -43,10 +46,12 @@ TAU = 6.283185307179586
 Q_EDGE = Q_SPAN * Q_STEPS
 Q_CALM = 0.8 * Q_EDGE
 """Beyond this q settles to a constant within a block: plain land must not read back into a road."""
-Q_REACH = 2.9
-"""Most columns of the atlas between a block's middle and its end; more is filtered out."""
+Q_STEP = 1.9
+"""Most columns of the atlas from one pixel to the next; more is filtered out."""
+P_STEP = 7.0
+"""Most p from one pixel to the next."""
 P_REACH = 21.0
-"""Most p between a block's middle and its end, so that it stays within what the tile repeats."""
+"""Most p between a block's middle and its corner, which must stay within what the tile repeats."""
 P_LAST = PHASES + REPEAT - P_REACH - 1
 """Largest p of a block's middle, for the same reason."""
 
@@ -94,27 +99,38 @@ class Sky:
         return self.row.shape[1], self.column.shape[2]
 
 
-def road_places(at: RoadCoordinates, block: tuple[int, int]) -> Band:
-    """Where in the tile blocks of ground pixels read, at the level of detail that fits them."""
-    footprint = at.across.abs().add_(at.down.abs()).clamp_(1.0, 2.0 ** (LEVELS - 1))
-    # 1 / (largest power of two not above the footprint), from the exponent's bits.
-    fine = (ONE_TWICE - (footprint.view(torch.int32) & EXPONENT)).view(torch.float32)
-    (q, p), (q_fine, p_fine) = at.value, fine
+def road_places(at: RoadCoordinates, high: int = 0) -> tuple[Band, Band | None]:
+    """Where in the tile blocks of ground pixels read, at the level of detail that fits them.
+
+    The last `high` rows of blocks are high ones, a band of their own.
+    """
+    q, p = apart(at.value)
+    q_fine, p_fine = apart([_fineness(*steps) for steps in zip(at.across, at.down, strict=True)])
     calm = (Q_EDGE**2 - q * q).mul_(1 / (Q_EDGE**2 - Q_CALM**2)).clamp_(0.0, 1.0)
-    far = max(0.5, sum(length - 1 for length in block) / 2)  # pixels from the middle to a corner
+    row = p.clamp(max=P_LAST).add_(REPEAT - 2 * LEVEL_ROWS).mul_(p_fine).add_(2 * LEVEL_ROWS)
+    column = q.clamp(-Q_EDGE, Q_EDGE).add_(Q_EDGE - WIDTH).mul_(q_fine).add_(WIDTH)
+    across = _step(apart(at.across), q_fine, p_fine, calm)
+    low = Band(row, column, across, None, (1, GROUP))
+    if not high:
+        return low, None
+    single = row.shape[1] - high
+    below = [x[:, single:] for x in (*apart(at.down), q_fine, p_fine, calm)]
+    down = _step((below[0], below[1]), *below[2:])
+    last = low.part(single, row.shape[1])
+    return low.part(0, single), replace(last, down=down, block=(HIGH, GROUP))
 
-    def step(change: Tensor) -> Step:
-        rows = change[1].clamp(-P_REACH / far, P_REACH / far).mul_(p_fine)
-        columns = (change[0] * q_fine).clamp_(-Q_REACH / far, Q_REACH / far).mul_(calm)
-        return rows, columns
 
-    return Band(
-        row=p.clamp(max=P_LAST).add_(REPEAT - 2 * LEVEL_ROWS).mul_(p_fine).add_(2 * LEVEL_ROWS),
-        column=q.clamp(-Q_EDGE, Q_EDGE).add_(Q_EDGE - WIDTH).mul_(q_fine).add_(WIDTH),
-        across=step(at.across),
-        down=step(at.down) if block[0] > 1 else None,
-        block=block,
-    )
+def _fineness(across: Tensor, down: Tensor) -> Tensor:
+    """1 / (largest power of two not above a pixel's footprint), from the exponent's bits."""
+    footprint = across.abs().add_(down.abs()).clamp_(1.0, 2.0 ** (LEVELS - 1))
+    return (ONE_TWICE - (footprint.view(torch.int32) & EXPONENT)).view(torch.float32)
+
+
+def _step(change: tuple[Tensor, Tensor], q_fine: Tensor, p_fine: Tensor, calm: Tensor) -> Step:
+    """A change of q and p from pixel to pixel as one of atlas row and column."""
+    q, p = change
+    rows = p.clamp(-P_STEP, P_STEP).mul_(p_fine)
+    return rows, (q * q_fine).clamp_(-Q_STEP, Q_STEP).mul_(calm)
 
 
 def sky_places(tangent: Tensor, azimuth: Tensor) -> Sky:
@@ -154,31 +170,53 @@ def choose(mask: Tensor, yes: Band, no: Band) -> Band:
     )
 
 
-def read(looks: Looks, look: Tensor, bands: Sequence[Band | Sky], colour: bool) -> Tensor:
-    """Pixels (B, H, W, 3 or 1) uint8 of bands, from top to bottom, each picture in its own look."""
-    return unpack(read_raw(looks, look, bands, colour))
-
-
 def read_raw(
-    looks: Looks, look: Tensor, bands: Sequence[Band | Sky], colour: bool, out: Tensor | None = None
+    looks: Looks,
+    look: Tensor,
+    bands: Sequence[Band | Sky],
+    colour: bool,
+    out: Tensor | None = None,
+    index: Tensor | None = None,
+    planes: Callable[[Band], list[Tensor]] | None = None,
 ) -> Tensor:
     """Raw pixels (B, H, W) of bands, from top to bottom, each picture in its own look.
 
     Colour is packed into int32, gray is uint8; `unpack` makes them channels. They go to `out`, if
-    given, which must be contiguous.
+    given, which must be contiguous. Those who draw often on a CPU give `index`, room to work in
+    (int32 of the same shape), and perhaps a compiled `block_planes`.
     """
     atlas = looks.colour if colour else looks.gray
-    first = (look * (ROWS * WIDTH)).to(torch.int32).view(-1, 1, 1)
-    if torch.compiler.is_compiling():
-        index = _fused_index(bands) + first
-        return atlas.index_select(0, index.reshape(-1)).view(index.shape)
-    index = _index(bands, len(look))
+    first = first_place(look)
+    if out is None:
+        shape = (len(look), sum(band.size[0] for band in bands), bands[0].size[1])
+        out = torch.empty(shape, dtype=atlas.dtype, device=atlas.device)
+    if out.is_cuda or torch.compiler.is_compiling():
+        for band, part in zip(bands, split_rows(bands, out), strict=True):
+            read_band(atlas, first, band, part)
+        return out
+    if index is None:
+        index = torch.empty_like(out, dtype=torch.int32)
+    _write_index(bands, index, planes or block_planes)
     if len(atlas) > ROWS * WIDTH:
         index += first
-    if out is None:
-        return atlas.index_select(0, index.view(-1)).view(index.shape)
     torch.index_select(atlas, 0, index.view(-1), out=out.view(-1))
     return out
+
+
+def first_place(look: Tensor) -> Tensor:
+    """Where each picture's look begins in the atlases (B, 1, 1) int32, for looks (B,)."""
+    return (look * (ROWS * WIDTH)).to(torch.int32).view(-1, 1, 1)
+
+
+def split_rows(bands: Sequence[Band | Sky], pictures: Tensor) -> tuple[Tensor, ...]:
+    """The part of pictures (B, H, W) that belongs to each band."""
+    return pictures.split([band.size[0] for band in bands], 1)
+
+
+def read_band(atlas: Tensor, first: Tensor, band: Band | Sky, out: Tensor) -> None:
+    """Raw pixels of one band, written to its part of pictures; for a compiler to fuse."""
+    index = _band_index(band) + first
+    out.copy_(atlas.index_select(0, index.reshape(-1)).view(index.shape))
 
 
 def unpack(pixels: Tensor) -> Tensor:
@@ -198,79 +236,69 @@ def split_channels(pixels: Tensor) -> Tensor:
     return torch.stack([(pixels >> shift) & 255 for shift in (0, 8, 16)], -1).to(torch.uint8)
 
 
-def _offsets(length: int) -> list[float]:
-    """Places of a block's pixels along one side, from its middle."""
-    return [pixel - (length - 1) / 2 for pixel in range(length)]
+def _offsets(length: int, device: torch.device) -> Tensor:
+    """Places of a block's pixels along one side, from its middle (length,)."""
+    return torch.arange(length, device=device) - (length - 1) / 2
 
 
-def _fused_index(bands: Sequence[Band | Sky]) -> Tensor:
-    """Atlas index of every pixel (B, H, W) int32, within one atlas; for a compiler to fuse.
-
-    Bands are joined while they are few numbers, and read in one sweep: joining pixels would make
-    a compiled kernel work out every band at every pixel.
-    """
-    rows = [_single_rows(band) for band in bands]
-    parts = [(b.row, b.across[0], b.column, b.across[1]) for b in rows]
-    row, row_step, column, column_step = (torch.cat(part, 1) for part in zip(*parts, strict=True))
-    offset = torch.arange(GROUP, device=row.device) - (GROUP - 1) / 2
-    down = (row.unsqueeze(-1) + row_step.unsqueeze(-1) * offset).to(torch.int32)
-    along = (column.unsqueeze(-1) + column_step.unsqueeze(-1) * offset).to(torch.int32)
-    return (down * WIDTH + along).flatten(2)
+_kept_offsets = lru_cache(maxsize=16)(_offsets)
 
 
-def _single_rows(band: Band | Sky) -> Band:
-    """A band as blocks of one row."""
+def _constant_offsets(length: int, device: torch.device) -> Tensor:
+    """`_offsets` made once; a compiler makes them its own."""
+    return (_offsets if torch.compiler.is_compiling() else _kept_offsets)(length, device)
+
+
+def _band_index(band: Band | Sky) -> Tensor:
+    """Atlas index of every pixel of a band (B, H, W) int32, within one atlas."""
     if isinstance(band, Sky):
-        return sky_blocks(band, 0, band.row.shape[1])
-    if band.down is None:
-        return band
-    height = band.block[0]
-    below = (torch.arange(height, device=band.row.device) - (height - 1) / 2).view(-1, 1)
+        return band.row.to(torch.int32) * WIDTH + band.column.to(torch.int32)
+    height, width = band.block
+    aside = _offsets(width, band.row.device)
+    places = []
+    for middle, across, down in zip(
+        (band.row, band.column), band.across, band.down or (None, None), strict=True
+    ):
+        place = middle[:, :, None, :, None] + across[:, :, None, :, None] * aside
+        if down is not None:
+            below = _offsets(height, band.row.device)[:, None, None]
+            place = place + down[:, :, None, :, None] * below
+        places.append(place)
+    row, column = places
+    return (column + torch.floor(row) * WIDTH).to(torch.int32).flatten(3).flatten(1, 2)
 
-    def spread(middle: Tensor, step: Tensor | None = None) -> Tensor:
-        """(B, R, G) to (B, R * height, G)."""
-        values = middle.unsqueeze(2).expand(-1, -1, height, -1)
-        return (values if step is None else values + step.unsqueeze(2) * below).flatten(1, 2)
 
-    row, column = spread(band.row, band.down[0]), spread(band.column, band.down[1])
-    across = (spread(band.across[0]), spread(band.across[1]))
-    return Band(row, column, across, None, (1, band.block[1]))
+def block_planes(band: Band) -> list[Tensor]:
+    """The same, apart by the pixel's place across its block: `width` tensors (B, R, height, G).
 
-
-def _index(bands: Sequence[Band | Sky], batch: int) -> Tensor:
-    """The same of all bands, with the pixel's place in its block as the outer loops.
-
-    Each sum is then one long vector operation: three times faster without a compiler.
+    Each is then worked out in long vector operations: several times faster on a CPU.
     """
-    height, width = sum(band.size[0] for band in bands), bands[0].size[1]
-    index = torch.empty(batch, height, width, dtype=torch.int32, device=bands[0].row.device)
-    top = 0
-    for band in bands:
-        part = index[:, top : top + band.size[0]]
-        top += band.size[0]
+    height, width = band.block
+    row, column = band.row.unsqueeze(2), band.column.unsqueeze(2)  # (B, R, 1, G)
+    rows_across, columns_across = (step.unsqueeze(2) for step in band.across)
+    if band.down is not None:
+        below = _constant_offsets(height, row.device).view(-1, 1)
+        row = torch.addcmul(row, band.down[0].unsqueeze(2), below)
+        column = torch.addcmul(column, band.down[1].unsqueeze(2), below)
+    planes = []
+    for x in range(width):
+        aside = x - (width - 1) / 2
+        rows = torch.add(row, rows_across, alpha=aside).floor_()
+        places = torch.add(column, columns_across, alpha=aside).add_(rows, alpha=WIDTH)
+        planes.append(places.to(torch.int32))
+    return planes
+
+
+def _write_index(
+    bands: Sequence[Band | Sky], index: Tensor, planes: Callable[[Band], list[Tensor]]
+) -> None:
+    """Write the atlas index of every pixel of all bands to `index` (B, H, W)."""
+    for band, part in zip(bands, split_rows(bands, index), strict=True):
         if isinstance(band, Sky):
             rows, columns = band.row.to(torch.int32), band.column.to(torch.int32)
             torch.add(columns, rows, alpha=WIDTH, out=part)
-        else:
-            _write_blocks(band, part)
-    return index
-
-
-def _write_blocks(band: Band, index: Tensor) -> None:
-    """Write a band's atlas indices to its part of the whole."""
-    height, width = band.block
-    blocks = index.unflatten(2, (-1, width)).unflatten(1, (-1, height))  # (B, R, height, G, width)
-    for x, aside in enumerate(_offsets(width)):
-        row = torch.add(band.row, band.across[0], alpha=aside)
-        column = torch.add(band.column, band.across[1], alpha=aside)
-        for y, below in enumerate(_offsets(height)):
-            rows, columns = row, column
-            if band.down is not None:
-                rows = torch.add(row, band.down[0], alpha=below)
-                columns = torch.add(column, band.down[1], alpha=below)
-            torch.add(
-                columns.to(torch.int32),
-                rows.to(torch.int32),
-                alpha=WIDTH,
-                out=blocks[:, :, y, :, x],
-            )
+            continue
+        height, width = band.block
+        blocks = part.unflatten(2, (-1, width)).unflatten(1, (-1, height))  # (B, R, h, G, w)
+        for x, plane in enumerate(planes(band)):
+            blocks[..., x].copy_(plane)

@@ -13,6 +13,7 @@ sides, so a pixel's ground point is linear in its column.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,6 +23,7 @@ from torch import Tensor
 from hotlap.config.sensors import CameraConfig
 from hotlap.sim.atlas import (
     GROUP,
+    HIGH,
     Band,
     Sky,
     choose,
@@ -31,7 +33,7 @@ from hotlap.sim.atlas import (
     sky_places,
     unpack,
 )
-from hotlap.sim.fields import Fields
+from hotlap.sim.fields import Fields, apart
 from hotlap.sim.ground import GroundRows, land_height, road_coordinates
 from hotlap.sim.looks import Looks
 from hotlap.sim.silhouettes import Lens, Scan, Silhouette
@@ -39,10 +41,8 @@ from hotlap.sim.uprights import Uprights, find_uprights, paint_silhouette
 
 PROFILE_POINTS = 24
 STEEP = 0.35
-"""Downward slope of a ray from which blocks are as high as wide: there a step down moves the ground
-point almost as evenly as a step aside."""
-HIGH = 4
-"""Height of those blocks, in pixels."""
+"""Downward slope of a ray from which blocks are high: there a step down moves the ground point
+almost as evenly as a step aside."""
 
 
 @dataclass(frozen=True)
@@ -88,51 +88,35 @@ def draw_forward(
             radians; fixes which rows can be sky and which ground.
         uprights: What stands on the ground, if anything.
     """
-    bands, silhouettes = look_around(config, fields, view, uprights, pitch_play=pitch_play)
+    frame = divide_rows(config, fields, pitch_play, uprights is not None)
+    rows = scan_rows(config, fields, frame, view, take_aim(config, fields, view))
+    bands, silhouettes = place_blocks(config, fields, frame, view, rows, uprights)
     pixels = read_raw(looks, view.look, bands, config.colour)
     for silhouette in silhouettes:
         pixels = paint_silhouette(looks, view.look, silhouette, pixels)
     return unpack(pixels)[:, :, : config.width]
 
 
-def look_around(
-    config: CameraConfig,
-    fields: Fields,
-    view: View,
-    uprights: Uprights | None,
-    *,
-    pitch_play: float = 0.0,
-) -> tuple[tuple[Band | Sky, ...], tuple[Silhouette, ...]]:
-    """Where in its atlas each block of a picture's pixels reads, from top to bottom.
+@dataclass(frozen=True)
+class Frame:
+    """Which rows of all pictures can show what, from top to bottom."""
 
-    And the silhouettes of what stands on the ground, to be painted over that in turn.
-    """
-    height = config.height
+    first_ground: int
+    """First row that can be ground."""
+    last_sky: int
+    """Past the last row that can be sky."""
+    near: int
+    """First row of high blocks, which fill the picture down to its lower edge."""
+    high: int
+    """Rows of high blocks."""
+
+
+def divide_rows(config: CameraConfig, fields: Fields, pitch_play: float, upright: bool) -> Frame:
+    """Frame of a camera, with or without things that stand on the ground."""
     first_ground, last_sky = _horizon(config, pitch_play + 2 * fields.steepest)
     # Walls are looked for row by row, so no block is higher than that where there are any.
-    near = height if uprights is not None else _near_row(config, last_sky)
-    sight = _sight(config, fields, view)
-    bands: list[Band | Sky] = []
-    silhouettes: tuple[Silhouette, ...] = ()
-    if first_ground < near:
-        ground, scan = _ground(config, fields, view, sight, range(first_ground, near))
-        if uprights is not None:
-            eye = (view.x, view.y, view.z + view.up, view.heading)
-            lens = _lens(config, view)
-            silhouettes = find_uprights(uprights, fields, view.road, eye, lens, scan)
-    if last_sky:
-        sky = _sky(config, view, sight, last_sky)
-        bands.append(Sky(sky.row[:, : min(first_ground, last_sky)], sky.column))
-    if first_ground < last_sky:
-        mixed = last_sky - first_ground
-        mask = scan.seen[:, :mixed].unsqueeze(-1)
-        above = sky_blocks(sky, first_ground, last_sky)
-        bands.append(choose(mask, ground.part(0, mixed), above))
-    if last_sky < near:
-        bands.append(ground.part(max(last_sky - first_ground, 0), near - first_ground))
-    if near < height:
-        bands.append(_ground(config, fields, view, sight, range(near, height, HIGH))[0])
-    return tuple(band for band in bands if band.size[0]), silhouettes
+    near = config.height if upright else _near_row(config, last_sky)
+    return Frame(first_ground, last_sky, near, (config.height - near) // HIGH)
 
 
 def focal_length(config: CameraConfig) -> float:
@@ -154,6 +138,8 @@ def _horizon(config: CameraConfig, play: float) -> tuple[int, int]:
     focal = focal_length(config)
     slack = math.tan(min(play, 1.2)) * focal * 1.3 + (1.0 if play else 0.0)
     horizon = config.height / 2 - focal * math.tan(math.radians(config.pitch))
+    if not play:  # then a row is ground if its middle is
+        horizon = round(horizon)
     first_ground = min(max(math.floor(horizon - slack), 0), config.height)
     return first_ground, min(max(math.ceil(horizon + slack), 0), config.height)
 
@@ -179,7 +165,7 @@ def _lens(config: CameraConfig, view: View) -> Lens:
 
 
 @dataclass(frozen=True)
-class _Sight:
+class Aim:
     """What all rows of a picture share, each (B, 1)."""
 
     sine: Tensor
@@ -201,37 +187,43 @@ class _Sight:
     first_cell: Tensor
 
 
-def _sight(config: CameraConfig, fields: Fields, view: View) -> _Sight:
+def take_aim(config: CameraConfig, fields: Fields, view: View) -> Aim:
+    """What all rows of a picture share."""
     grids = fields.grids.index_select(0, view.road)
     left, bottom, scale, columns, rows, half_width = grids.unsqueeze(1).unbind(-1)
-    x, y, heading, pitch, climb, zoom = torch.stack(
-        [view.x, view.y, view.heading, view.pitch, view.climb, view.zoom]
-    ).unsqueeze(-1)
-    pitch = pitch - torch.atan(climb)
-    return _Sight(
+    pitch = (view.pitch - torch.atan(view.climb)).unsqueeze(-1)
+    heading = view.heading.unsqueeze(-1)
+    return Aim(
         sine=torch.sin(pitch),
         cosine=torch.cos(pitch),
-        zoom=zoom,
-        x=(x - left) * scale,
-        y=(y - bottom) * scale,
+        zoom=view.zoom.unsqueeze(-1),
+        x=(view.x.unsqueeze(-1) - left) * scale,
+        y=(view.y.unsqueeze(-1) - bottom) * scale,
         forward_x=torch.cos(heading) * scale,
         forward_y=torch.sin(heading) * scale,
         longest=config.far * half_width,
         columns=columns,
         rows=rows,
-        first_cell=fields.first.index_select(0, view.road),
+        first_cell=fields.first.index_select(0, view.road).unsqueeze(-1),
     )
 
 
-def _downs(config: CameraConfig, rows: range, edges: bool, device: torch.device) -> Tensor:
-    """How far below the picture's middle rows of blocks lie, in focal lengths (R,).
+def _downs(config: CameraConfig, rows: Tensor) -> Tensor:
+    """How far below the picture's middle rows lie, in focal lengths; may be between rows."""
+    return (rows + 0.5 - config.height / 2) / focal_length(config)
 
-    With `edges`, half a pixel above each row's middle and then half a pixel below each: (2 R,).
-    """
-    middle = torch.arange(rows.start, rows.stop, rows.step, device=device) + (rows.step - 1) / 2
-    if edges:
-        middle = torch.cat([middle - 0.5, middle + 0.5])
-    return (middle + 0.5 - config.height / 2) / focal_length(config)
+
+def _ground_downs(config: CameraConfig, frame: Frame, device: torch.device) -> Tensor:
+    """`_downs` half a pixel above the middle of each row of ground blocks, then below (2 R,)."""
+    single = torch.arange(frame.first_ground, frame.near, device=device, dtype=torch.float32)
+    high = torch.arange(frame.high, device=device) * HIGH + (frame.near + (HIGH - 1) / 2)
+    middle = torch.cat([single, high])
+    return _downs(config, torch.cat([middle - 0.5, middle + 0.5]))
+
+
+def _sky_downs(config: CameraConfig, frame: Frame, device: torch.device) -> Tensor:
+    """`_downs` of the rows that can be sky (R,)."""
+    return _downs(config, torch.arange(frame.last_sky, device=device))
 
 
 def _rights(config: CameraConfig, group: int, device: torch.device) -> Tensor:
@@ -240,71 +232,102 @@ def _rights(config: CameraConfig, group: int, device: torch.device) -> Tensor:
     return (middle - config.width / 2) / focal_length(config)
 
 
-_kept_downs = lru_cache(maxsize=64)(_downs)
-_kept_rights = lru_cache(maxsize=64)(_rights)
+_kept = lru_cache(maxsize=64)(lambda make, *settings: make(*settings))
 
 
-def _constants(
-    config: CameraConfig, rows: range, edges: bool, group: int, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """`_downs` and `_rights`, made once; a compiler makes them its own constants."""
-    if torch.compiler.is_compiling():
-        return _downs(config, rows, edges, device), _rights(config, group, device)
-    return _kept_downs(config, rows, edges, device), _kept_rights(config, group, device)
+def _constant(make: Callable[..., Tensor], *settings: object) -> Tensor:
+    """A constant made once; a compiler makes it its own."""
+    return make(*settings) if torch.compiler.is_compiling() else _kept(make, *settings)
 
 
-def _rays(sight: _Sight, downs: Tensor) -> tuple[Tensor, Tensor]:
-    """Downward slope, and forward share of a unit of depth, of rays (R,); both (B, R)."""
-    down = downs / sight.zoom
-    forward = (sight.cosine - down * sight.sine).clamp_(min=1e-3)
-    return torch.addcmul(sight.sine, down, sight.cosine) / forward, forward
+@dataclass(frozen=True)
+class Rows:
+    """What every row of a picture knows: rows of ground blocks and rows of sky."""
+
+    ground: GroundRows
+    distance: Tensor
+    """Ground distance ahead (B, R)."""
+    slope: Tensor
+    """Downward slope of the rays (B, R)."""
+    seen: Tensor
+    """1 where the row's ray meets ground, else 0 (B, R)."""
+    sky: Sky
 
 
-def _sky(config: CameraConfig, view: View, sight: _Sight, rows: int) -> Sky:
-    """The first `rows` rows, as sky."""
-    downs, rights = _constants(config, range(rows), False, 1, view.x.device)
-    slope, _ = _rays(sight, downs)
-    sideways = rights / sight.zoom  # (B, W)
-    azimuth = view.heading.unsqueeze(-1) - torch.atan(sideways)
-    return sky_places(-slope.unsqueeze(-1), azimuth.unsqueeze(1))
-
-
-def _ground(
-    config: CameraConfig, fields: Fields, view: View, sight: _Sight, rows: range
-) -> tuple[Band, Scan]:
-    """Rows of blocks that begin at `rows` and are as high as its step; what they know."""
-    count = len(rows)
-    downs, rights = _constants(config, rows, True, GROUP, view.x.device)
+def scan_rows(config: CameraConfig, fields: Fields, frame: Frame, view: View, aim: Aim) -> Rows:
+    """Where every row of the pictures looks."""
+    device = view.x.device
     # Each row's rays half a pixel above and below: their mean is the row, their difference the
     # step.
-    slopes, forward = _rays(sight, downs)
+    slopes, forward = _rays(aim, _constant(_ground_downs, config, frame, device))
+    count = slopes.shape[1] // 2
     if fields.steepest:
-        distances, seen = _land_on_hills(fields, view, slopes, sight.longest)
+        distances, seen = _land_on_hills(fields, view, slopes, aim.longest)
     else:
         distances = view.up.unsqueeze(-1) / slopes.clamp(min=1e-4)
-        seen = (slopes[:, count:] > 0).to(torch.float32)
-    distances = torch.minimum(distances, sight.longest)
-    lateral = distances / (forward * sight.zoom)
+        seen = (slopes > 0).to(torch.float32)
+    distances = torch.minimum(distances, aim.longest)
+    lateral = distances / (forward * aim.zoom)
     # Ground point in grid cells: at + side * right.
     ends = torch.stack(
         [
-            torch.addcmul(sight.x, distances, sight.forward_x),
-            torch.addcmul(sight.y, distances, sight.forward_y),
-            lateral * sight.forward_y,
-            lateral * -sight.forward_x,
+            torch.addcmul(aim.x, distances, aim.forward_x),
+            torch.addcmul(aim.y, distances, aim.forward_y),
+            lateral * aim.forward_y,
+            lateral * -aim.forward_x,
             distances,
             slopes,
-        ]
+        ],
+        1,
     )
     upper, lower = ends[..., :count], ends[..., count:]
-    at_x, at_y, side_x, side_y, distance, slope = torch.lerp(upper, lower, 0.5)
-    down = (lower - upper)[:4].unbind(0)
-    points = GroundRows(at_x, at_y, side_x, side_y, down, sight.columns, sight.rows)
-    step = 1.0 / focal_length(config)
-    coordinates = road_coordinates(fields, sight.first_cell, points, rights, step)
-    q, p = coordinates.value.unbind(0)
-    scan = Scan(q, p, distance, slope, seen[:, -count:], rows.start)
-    return road_places(coordinates, (rows.step, GROUP)), scan
+    middle, down = torch.lerp(upper, lower, 0.5), lower[:, :4] - upper[:, :4]
+    ground = GroundRows(middle[:, :4], down, aim.columns, aim.rows, aim.first_cell)
+    slope, _ = _rays(aim, _constant(_sky_downs, config, frame, device))
+    sideways = _constant(_rights, config, 1, device) / aim.zoom  # (B, W)
+    azimuth = view.heading.unsqueeze(-1) - torch.atan(sideways)
+    sky = sky_places(-slope.unsqueeze(-1), azimuth.unsqueeze(1))
+    return Rows(ground, middle[:, 4], middle[:, 5], seen[:, count:], sky)
+
+
+def _rays(aim: Aim, downs: Tensor) -> tuple[Tensor, Tensor]:
+    """Downward slope, and forward share of a unit of depth, of rays (R,); both (B, R)."""
+    down = downs / aim.zoom
+    forward = (aim.cosine - down * aim.sine).clamp_(min=1e-3)
+    return torch.addcmul(aim.sine, down, aim.cosine) / forward, forward
+
+
+def place_blocks(
+    config: CameraConfig,
+    fields: Fields,
+    frame: Frame,
+    view: View,
+    rows: Rows,
+    uprights: Uprights | None,
+) -> tuple[tuple[Band | Sky, ...], tuple[Silhouette, ...]]:
+    """Where in its atlas each block of a picture's pixels reads, from top to bottom.
+
+    And the silhouettes of what stands on the ground, to be painted over that in turn.
+    """
+    right = _constant(_rights, config, GROUP, view.x.device)
+    coordinates = road_coordinates(fields, rows.ground, right, 1.0 / focal_length(config))
+    silhouettes: tuple[Silhouette, ...] = ()
+    if uprights is not None and rows.seen.shape[1] > 1:
+        q, p = apart(coordinates.value)
+        scan = Scan(q, p, rows.distance, rows.slope, rows.seen, frame.first_ground)
+        eye = (view.x, view.y, view.z + view.up, view.heading)
+        silhouettes = find_uprights(uprights, fields, view.road, eye, _lens(config, view), scan)
+    ground, high = road_places(coordinates, frame.high)
+    first_ground, last_sky, sky = frame.first_ground, frame.last_sky, rows.sky
+    mixed = max(last_sky - first_ground, 0)
+    bands: list[Band | Sky] = [Sky(sky.row[:, : min(first_ground, last_sky)], sky.column)]
+    if mixed:
+        above = sky_blocks(sky, first_ground, last_sky)
+        bands.append(choose(rows.seen[:, :mixed].unsqueeze(-1), ground.part(0, mixed), above))
+    bands.append(ground.part(mixed, frame.near - first_ground))
+    if high is not None:
+        bands.append(high)
+    return tuple(band for band in bands if band.size[0]), silhouettes
 
 
 def _land_on_hills(

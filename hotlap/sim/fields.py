@@ -80,13 +80,45 @@ def survey(roads: Roads) -> Fields:
     )
 
 
-def read_patches(fields: Fields, cell: Tensor) -> Tensor:
-    """Coefficients a, b, c, d of q and p at `cell` (...,), in steps: (4, 2, ...)."""
-    flat = cell.reshape(-1)
+Patches = tuple[Tensor, ...]
+"""Coefficients a, b, c, d."""
+
+
+def read_patches(fields: Fields, cell: Tensor) -> list[Patches]:
+    """Coefficients at `cell` (...,), in steps: of q and p together, or of each.
+
+    Together, one set of (2, ...): fewer and longer operations. A compiler, which merges operations
+    over the same points, gets two sets of (...,).
+    """
     if cell.is_cuda:
-        rows = fields.patches.index_select(0, flat).view(*cell.shape, 4, 2)
-        return rows.movedim((-2, -1), (0, 1))
-    return fields.planes.index_select(1, flat).view(4, 2, *cell.shape)
+        rows = fields.patches.index_select(0, cell.reshape(-1))
+        table = rows.view(*cell.shape, 4, 2).movedim((-2, -1), (0, 1))
+    else:
+        fused = torch.compiler.is_compiling()
+        read = torch.ops.hotlap.read_planes if fused else _read_planes
+        table = read(fields.planes, cell).view(4, 2, *cell.shape)
+    if not torch.compiler.is_compiling():
+        return [tuple(table.unbind(0))]
+    return [tuple(table[k, which] for k in range(4)) for which in (0, 1)]
+
+
+def _read_planes(planes: Tensor, cell: Tensor) -> Tensor:
+    """Coefficients (8, ...) of cells (...,)."""
+    return planes.index_select(1, cell.view(-1)).view(-1, *cell.shape)
+
+
+# Opaque to a compiler, which for a CPU would work out the cell anew for each coefficient.
+torch.library.define("hotlap::read_planes", "(Tensor planes, Tensor cell) -> Tensor")
+torch.library.impl("hotlap::read_planes", "cpu", _read_planes)
+torch.library.register_fake(
+    "hotlap::read_planes", lambda planes, cell: planes.new_empty(len(planes), *cell.shape)
+)
+
+
+def apart(parts: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """What was worked out for both, as `read_patches` gave them: that of q, that of p."""
+    q, p = parts[0] if len(parts) == 1 else parts
+    return q, p
 
 
 def _survey_track(track: Track) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hotlap.sim.fields import Fields, read_patches
+from hotlap.sim.fields import Fields, apart, read_patches
 
 RIM = 0.001
 """How far inside the grid's last cell a point beyond the grid is read."""
@@ -31,59 +31,59 @@ def locate_cells(
 
 def read_q(fields: Fields, cell: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """Lateral place q at points of cells, in steps of 1/Q_STEPS."""
-    a, b, c, d = read_patches(fields, cell)[:, 0]
+    a, b, c, d = (apart(list(both))[0] for both in zip(*read_patches(fields, cell), strict=True))
     return torch.addcmul(torch.addcmul(a, b, u), torch.addcmul(c, d, u), v)
 
 
 @dataclass(frozen=True)
 class RoadCoordinates:
-    """q and p of points of a picture's rows, in steps, each (2, B, R, G)."""
+    """q and p of points of a picture's rows, in steps, in parts as `fields.apart` takes them."""
 
-    value: Tensor
-    across: Tensor
+    value: list[Tensor]
+    across: list[Tensor]
     """Change to the next pixel of the row."""
-    down: Tensor
+    down: list[Tensor]
     """Change to the next row."""
 
 
 @dataclass(frozen=True)
 class GroundRows:
-    """Ground points of a picture's rows, in grid cells: at + side * right, all (B, R)."""
+    """Ground points of a picture's rows, in grid cells: at + side * right."""
 
-    at_x: Tensor
-    at_y: Tensor
-    side_x: Tensor
-    side_y: Tensor
-    down: tuple[Tensor, ...]
-    """Change of the four from one row of pixels to the next."""
+    middle: Tensor
+    """at x, at y, side x, side y of each row (B, 4, R)."""
+    down: Tensor
+    """Change of the four from one row of pixels to the next (B, 4, R)."""
     columns: Tensor
     """Cells across the grid (B, 1)."""
     rows: Tensor
     """Cells up the grid (B, 1)."""
+    first_cell: Tensor
+    """Row of the grid's first cell in the fields (B, 1) int32."""
 
 
 def road_coordinates(
-    fields: Fields, first_cell: Tensor, grid: GroundRows, right: Tensor, step: float
+    fields: Fields, grid: GroundRows, right: Tensor, step: float
 ) -> RoadCoordinates:
     """Read the patches under points `right` (G,) of a picture's rows; a pixel is `step` wide."""
-
-    def across(at: Tensor, side: Tensor) -> Tensor:
-        return (side.unsqueeze(-1) * right).add_(at.unsqueeze(-1))  # (B, R, G)
-
+    at_x, at_y, side_x, side_y = grid.middle.unsqueeze(-1).unbind(1)  # (B, R, 1)
     cell, u, v = locate_cells(
-        across(grid.at_x, grid.side_x),
-        across(grid.at_y, grid.side_y),
+        (side_x * right).add_(at_x),
+        (side_y * right).add_(at_y),
         grid.columns.unsqueeze(-1),
         grid.rows.unsqueeze(-1),
-        first_cell.view(-1, 1, 1),
+        grid.first_cell.unsqueeze(-1),
     )
-    a, b, c, d = read_patches(fields, cell)
-    by_x, by_y = torch.addcmul(b, d, v), torch.addcmul(c, d, u)
-    value = torch.addcmul(torch.addcmul(a, b, u), by_y, v)
-    at_x, at_y, side_x, side_y = grid.down
-    down = torch.addcmul(by_x * across(at_x, side_x), by_y, across(at_y, side_y))
-    across_x, across_y = (grid.side_x * step).unsqueeze(-1), (grid.side_y * step).unsqueeze(-1)
-    return RoadCoordinates(value, torch.addcmul(by_x.mul_(across_x), by_y, across_y), down)
+    across_x, across_y = side_x * step, side_y * step
+    at_x, at_y, side_x, side_y = grid.down.unsqueeze(-1).unbind(1)
+    down_x, down_y = (side_x * right).add_(at_x), (side_y * right).add_(at_y)
+    found = RoadCoordinates([], [], [])
+    for a, b, c, d in read_patches(fields, cell):
+        by_x, by_y = torch.addcmul(b, d, v), torch.addcmul(c, d, u)
+        found.value.append(torch.addcmul(torch.addcmul(a, b, u), by_y, v))
+        found.down.append(torch.addcmul(by_x * down_x, by_y, down_y))
+        found.across.append(torch.addcmul(by_x.mul_(across_x), by_y, across_y))
+    return found
 
 
 def land_height(fields: Fields, road: Tensor, x: Tensor, y: Tensor) -> Tensor:

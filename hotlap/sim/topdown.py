@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hotlap.config.sensors import TopDownConfig
-from hotlap.sim.atlas import GROUP, read, road_places
+from hotlap.sim.atlas import GROUP, read_raw, road_places, unpack
 from hotlap.sim.fields import Fields
 from hotlap.sim.ground import GroundRows, road_coordinates
 from hotlap.sim.looks import PAINT_TOP, PAINTS, ROWS, WIDTH, Looks
@@ -48,10 +48,8 @@ def draw_topdown(
     points = _ground_points(config, fields, road, x, y, heading)
     groups = -(-config.width // GROUP)
     right = torch.arange(groups, device=x.device) * GROUP + GROUP / 2 - config.width / 2
-    first_cell = fields.first.index_select(0, road)
-    at = road_coordinates(fields, first_cell, points, right, 1.0)
-    band = road_places(at, (1, GROUP))
-    pictures = read(looks, look, [band], config.colour)[:, :, : config.width]
+    band, _ = road_places(road_coordinates(fields, points, right, 1.0))
+    pictures = unpack(read_raw(looks, look, [band], config.colour))[:, :, : config.width]
     _put_car(config, looks, look, pictures)
     return pictures
 
@@ -69,10 +67,11 @@ def _ground_points(
     forward = config.height * (0.5 + config.ahead) - row
     at_x = (x.unsqueeze(-1) - left) * scale + forward * along_x
     at_y = (y.unsqueeze(-1) - bottom) * scale + forward * along_y
-    side_x, side_y = along_y.expand_as(at_x), (-along_x).expand_as(at_y)
     still = torch.zeros_like(at_x)
-    down = ((-along_x).expand_as(at_x), (-along_y).expand_as(at_y), still, still)
-    return GroundRows(at_x, at_y, side_x, side_y, down, columns, rows)
+    middle = [at_x, at_y, along_y + still, still - along_x]
+    down = [still - along_x, still - along_y, still, still]
+    first_cell = fields.first.index_select(0, road).unsqueeze(-1)
+    return GroundRows(torch.stack(middle, 1), torch.stack(down, 1), columns, rows, first_cell)
 
 
 def car_box(config: TopDownConfig) -> tuple[int, int, int, int]:

@@ -11,16 +11,19 @@ only when asked for. `terminated` (the task ended) and `truncated` (the clock di
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hotlap.tasks.graph import GraphedTurn
 from hotlap.tasks.memory import refuse_if_too_large
-from hotlap.tasks.task import State, Task, choose_tree, map_tree
+from hotlap.tasks.task import State, Task, choose_tree, clone_tree, map_tree
 
 COMPILED_AT_ONCE = 64
 """Compiled steps that one process may keep, for batches of several tasks and sizes."""
+AHEAD_OF_TIME = 1024
+"""Largest batch on a CPU whose next episodes are begun ahead of time."""
 CHECK_EVERY = 64
 """On a GPU, steps between looks for actions that are not numbers: looking makes it wait."""
 
@@ -81,20 +84,27 @@ class BatchEnv:
         self.who = self.who.to(task.device, torch.int64)
         if self.who.shape != (num_envs,):
             raise ValueError(f"who must have shape ({num_envs},), got {tuple(self.who.shape)}")
-        self._play_out: Callable[..., Played] = self._play
-        self._turn: Callable[..., tuple[Played, State, Tensor]] = self._turn_whole
+        self._play_out: Callable[[State, Tensor], Played] = self._play
+        self._begin: Callable[[Tensor, Tensor], State] = self._fresh
+        self._pass_on: Callable[[State, Tensor], tuple[Played, State]] = self._play_and_begin
+        self._observe: Callable[[State], Tensor] = task.observe
+        self._turn: Callable[[State, Tensor], tuple[Played, State, Tensor]] = self._take_turn
         self._copies = False
+        on_cpu = task.device.type == "cpu"
+        if on_cpu:
+            self._pass_on = self._play_and_begin_some
         if task.compiled:
             dynamo = torch._dynamo.config
             dynamo.recompile_limit = max(dynamo.recompile_limit, COMPILED_AT_ONCE)
-        if task.compiled and task.device.type == "cuda":
-            turn = torch.compile(self._turn_whole, dynamic=False, fullgraph=True)
-            self._turn = GraphedTurn(turn)
-            self._copies = not borrow
-        elif task.device.type == "cpu":
-            self._turn = self._turn_some
-            if task.compiled:
-                self._play_out = torch.compile(self._play, dynamic=False, fullgraph=True)
+            if not task.staged:
+                self._observe = _compiled(task.observe)
+            if on_cpu:
+                self._play_out, self._begin = _compiled(self._play), _compiled(self._fresh)
+            else:
+                self._pass_on = _compiled(self._play_and_begin)
+                self._turn = GraphedTurn(self._take_turn)
+                self._copies = not borrow
+        self._next: State | None = None
         self._steps = 0
         self._bad = torch.zeros(num_envs, dtype=torch.bool, device=task.device)
         self._state: State | None = None
@@ -116,11 +126,11 @@ class BatchEnv:
             fresh = self._fresh(self.who, state["episode"] + 1)
             self._state = choose_tree(mask.to(self.task.device), fresh, state)
         self._ended = None
-        return self._seen(self.task.observe(self._running["world"]))
+        return self._seen(self._observe(self._running["world"]))
 
     def _sow(self, seed: int, steps: int) -> None:
         """Take a seed and a count of steps, and forget refused actions."""
-        self.seed, self._steps = seed, steps
+        self.seed, self._steps, self._next = seed, steps, None
         self._seed.fill_(seed)
         self._bad.zero_()
 
@@ -145,7 +155,7 @@ class BatchEnv:
         # Pictures are copied while they are packed, the rest once it is small.
         step = vars(self._step_of(played, observation.clone()))
         rest = {name: value for name, value in step.items() if name != "observation"}
-        return Step(step["observation"], **map_tree(torch.clone, rest))
+        return Step(step["observation"], **clone_tree(rest))
 
     def _step_of(self, played: "Played", observation: Tensor) -> Step:
         """What the caller is told of a turn."""
@@ -176,30 +186,49 @@ class BatchEnv:
             metrics=outcome.metrics,
         )
 
-    def _turn_whole(self, state: State, action: Tensor) -> tuple["Played", State, Tensor]:
-        """Play, begin ended episodes anew, observe: static shapes, so it can be compiled whole."""
+    def _take_turn(self, state: State, action: Tensor) -> tuple["Played", State, Tensor]:
+        """Play, begin ended episodes anew, observe."""
+        played, begun = self._pass_on(state, action)
+        return played, begun, self._observe(begun["world"])
+
+    def _play_and_begin(self, state: State, action: Tensor) -> tuple["Played", State]:
+        """Play, and begin ended episodes anew: static shapes, so it can be compiled whole."""
         played = self._play(state, action)
         ended = played.state
         fresh = self._fresh(ended["who"], ended["episode"] + 1)
-        begun = choose_tree(played.terminated | played.truncated, fresh, ended)
-        return played, begun, self.task.observe(begun["world"])
+        return played, choose_tree(played.terminated | played.truncated, fresh, ended)
 
-    def _turn_some(self, state: State, action: Tensor) -> tuple["Played", State, Tensor]:
+    def _play_and_begin_some(self, state: State, action: Tensor) -> tuple["Played", State]:
         """The same, with the work of beginning done only for those that ended."""
         played = self._play_out(state, action)
-        begun = ended = played.state
+        ended = played.state
         over = (played.terminated | played.truncated).nonzero().squeeze(-1)
-        if len(over):
-            fresh = self._fresh(ended["who"][over], ended["episode"][over] + 1)
-            begun = map_tree(lambda old, new: old.index_copy(0, over, new), ended, fresh)
-        return played, begun, self.task.observe(begun["world"])
+        if not len(over):
+            return played, ended
+        fresh = self._next_episodes(ended, over)
+        return played, map_tree(lambda old, new: old.index_copy(0, over, new), ended, fresh)
+
+    def _next_episodes(self, ended: State, over: Tensor) -> State:
+        """The beginnings that follow the ended episodes of `over` (K,).
+
+        What begins next is decided long before, and beginning all at once takes hardly longer than
+        beginning one: so a small batch begins everybody's next episode ahead of time, and again
+        only when one that was handed out is asked for a second time.
+        """
+        episode = ended["episode"][over] + 1
+        if self.num_envs > AHEAD_OF_TIME:
+            return self._fresh(ended["who"][over], episode)
+        if self._next is None or not torch.equal(self._next["episode"][over], episode):
+            self._next = self._begin(ended["who"], ended["episode"] + 1)
+        return map_tree(lambda leaf: leaf[over], self._next)
 
     def final_observation(self, index: Tensor) -> Tensor:
         """What environments `index` (K,) saw last before the latest step began them anew."""
         if self._ended is None:
             raise RuntimeError("there is no step to look back on; call step first")
         chosen = map_tree(lambda leaf: leaf[index], self._ended["world"])
-        return self._seen(self.task.observe(chosen))
+        with torch.compiler.set_stance("force_eager"):  # or it would compile for every number
+            return self._seen(self.task.observe(chosen))
 
     # --- saving --------------------------------------------------------------------------------
 
@@ -219,7 +248,7 @@ class BatchEnv:
         self._state = map_tree(lambda leaf: leaf.to(self.task.device).clone(), saved["envs"])
         self.who = self._running["who"]
         self._ended = None
-        return self._seen(self.task.observe(self._running["world"]))
+        return self._seen(self._observe(self._running["world"]))
 
     # --- checking ------------------------------------------------------------------------------
 
@@ -280,3 +309,8 @@ class Played:
     truncated: Tensor
     terms: dict[str, Tensor]
     metrics: dict[str, Tensor]
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of fixed shapes, compiled as a whole."""
+    return torch.compile(function, dynamic=False, fullgraph=True)

@@ -75,6 +75,7 @@ class DonkeyTask(Task):
         self.camera: RoadCamera | None = None
         if config.sensor == "camera":
             self.camera = RoadCamera(config.camera, self.roads, config.randomise, compiled)
+            self.staged = True
         if config.sensor == "lidar":
             self.fields = survey(self.roads)
             self.limits = wall_limits(self.roads, self.fields) if config.lidar.walls else None

@@ -2,8 +2,7 @@
 
 Launching a step's kernels one by one takes longer than running them; a replay launches them all at
 once. Inputs and outputs live at fixed addresses, so what a replay returns is overwritten by the
-next
-one: `BatchEnv` copies what its callers may keep.
+next: `BatchEnv` copies what its callers may keep.
 """
 
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hotlap.tasks.task import State, map_tree
+from hotlap.tasks.task import State, clone_tree, copy_tree
 
 WARM_UPS = 3
 
@@ -38,14 +37,14 @@ class GraphedTurn:
         if self._graph is None:
             self._capture(state, action)
         if state is not self._state:
-            map_tree(lambda kept, new: kept.copy_(new), self._state, state)
+            copy_tree(self._state, state)
         self._action.copy_(action)
         assert self._graph is not None and self._result is not None
         self._graph.replay()
         return self._result
 
     def _capture(self, state: State, action: Tensor) -> None:
-        self._state = map_tree(torch.clone, state)
+        self._state = clone_tree(state)
         self._action = action.clone()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -58,6 +57,6 @@ class GraphedTurn:
             played, begun, observation = self._turn(self._state, self._action)
             # What a turn passes through unchanged is the kept state itself: copy it before that
             # moves on.
-            played = replace(played, state=map_tree(torch.clone, played.state))
-            map_tree(lambda kept, new: kept.copy_(new), self._state, begun)
+            played = replace(played, state=clone_tree(played.state))
+            copy_tree(self._state, begun)
         self._result = (played, self._state, observation)

@@ -1,14 +1,31 @@
 """A forward camera on a set of roads: what has to be kept between pictures."""
 
 import math
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.sensors import CameraConfig
-from hotlap.sim.atlas import read_raw, split_channels
-from hotlap.sim.camera import View, look_around, padded_width
+from hotlap.sim.atlas import (
+    block_planes,
+    first_place,
+    read_band,
+    read_raw,
+    split_channels,
+    split_rows,
+)
+from hotlap.sim.camera import (
+    Rows,
+    View,
+    divide_rows,
+    padded_width,
+    place_blocks,
+    scan_rows,
+    take_aim,
+)
 from hotlap.sim.fields import survey
 from hotlap.sim.looks import make_looks
 from hotlap.sim.optics import add_noise, blur, make_strip
@@ -18,7 +35,7 @@ from hotlap.sim.roads import Roads
 from hotlap.sim.uprights import make_uprights, paint_silhouette
 from hotlap.tasks.task import State
 
-CHUNK = 64
+CHUNK = 32
 """Pictures drawn at a time on a CPU, so that what is worked on stays in its cache."""
 
 
@@ -45,15 +62,22 @@ class RoadCamera:
         )
         first = [styles.index(track.style) * ranges.looks for track in roads.tracks]
         self.first_look = torch.tensor(first, device=roads.device)
-        self._play = pitch_play(ranges)
         self._strip = None
         if ranges.noise[1] > 0:
             channels = 3 if config.colour else 1
             self._strip = make_strip(config.height, config.width, channels, roads.device)
-        self._look = look_around
-        if compiled and roads.device.type == "cpu":
-            # A compiler fuses the sums well but not the reads, so on a CPU it gets the sums alone.
-            self._look = torch.compile(look_around, dynamic=False, fullgraph=True)
+        self.frame = divide_rows(config, self.fields, pitch_play(ranges), self.uprights is not None)
+        if roads.device.type == "cpu":
+            shape = (CHUNK, config.height, padded_width(config))
+            self._index = torch.empty(shape, dtype=torch.int32)
+        # Compiled one by one: what a stage hands on is stored, where a compiler given the whole
+        # would work it out again at every pixel.
+        self._aim = _compile(take_aim, compiled)
+        self._scan = _compile(scan_rows, compiled)
+        self._place = _compile(place_blocks, compiled)
+        self._read = _compile(read_band, compiled)
+        self._planes = _compile(block_planes, compiled)
+        self._paint = _compile(paint_silhouette, compiled)
 
     def begin(self, key: Tensor, road: Tensor) -> dict[str, Tensor]:
         """Each episode's own camera and look (B,), for keys and roads (B,)."""
@@ -72,10 +96,7 @@ class RoadCamera:
                 on.
             clock: Control steps since the episode began (B,), for noise that changes every step.
         """
-        view = self._view(state, body_offset)
-        whole = view.x.is_cuda or torch.compiler.is_compiling()
-        pictures = self._draw(view) if whole else self._draw_in_chunks(view)
-        pictures = pictures[:, :, : self.config.width]
+        pictures = self._draw(self._view(state, body_offset))[:, :, : self.config.width]
         if self._strip is None and self.ranges.blur[1] == 0:
             return pictures
         own = state["camera"]
@@ -84,24 +105,34 @@ class RoadCamera:
             pictures, self._strip, own["noise"], make_key(state["key"], clock, Stream.IMAGE)
         )
 
-    def _draw_in_chunks(self, view: View) -> Tensor:
-        """The same as `_draw`, a few pictures at a time."""
-        columns = padded_width(self.config)
+    def _draw(self, view: View) -> Tensor:
+        """Raw pictures of a view, whole groups wide."""
+        aim = self._aim(self.config, self.fields, view)
+        rows = self._scan(self.config, self.fields, self.frame, view, aim)
+        batch, device = len(view.x), view.x.device
+        shape = (batch, self.config.height, padded_width(self.config))
         kind = torch.int32 if self.config.colour else torch.uint8
-        pictures = torch.empty(len(view.x), self.config.height, columns, dtype=kind)
-        for start in range(0, len(view.x), CHUNK):
-            self._draw(_part(view, start), pictures[start : start + CHUNK])
+        pictures = torch.empty(shape, dtype=kind, device=device)
+        for start in range(0, batch, CHUNK if device.type == "cpu" else batch):
+            part = slice(start, start + CHUNK) if device.type == "cpu" else slice(None)
+            self._draw_blocks(_part(view, part), _part(rows, part), pictures[part])
         return pictures
 
-    def _draw(self, view: View, out: Tensor | None = None) -> Tensor:
-        """Raw pictures of a view, whole groups wide."""
-        bands, silhouettes = self._look(
-            self.config, self.fields, view, self.uprights, pitch_play=self._play
+    def _draw_blocks(self, view: View, rows: Rows, out: Tensor) -> None:
+        """Draw a few pictures to `out` (B, H, W)."""
+        bands, silhouettes = self._place(
+            self.config, self.fields, self.frame, view, rows, self.uprights
         )
-        pixels = read_raw(self.looks, view.look, bands, self.config.colour, out)
+        if out.is_cuda:
+            atlas = self.looks.colour if self.config.colour else self.looks.gray
+            first = first_place(view.look)
+            for band, part in zip(bands, split_rows(bands, out), strict=True):
+                self._read(atlas, first, band, part)
+        else:
+            index = self._index[: len(out)]
+            read_raw(self.looks, view.look, bands, self.config.colour, out, index, self._planes)
         for silhouette in silhouettes:
-            pixels = paint_silhouette(self.looks, view.look, silhouette, pixels)
-        return pixels
+            self._paint(self.looks, view.look, silhouette, out)
 
     def _view(self, state: State, body_offset: float) -> View:
         """Where each picture is taken from."""
@@ -123,6 +154,18 @@ class RoadCamera:
         )
 
 
-def _part(view: View, start: int) -> View:
-    """CHUNK pictures of a view, from `start` on."""
-    return View(**{name: part[start : start + CHUNK] for name, part in vars(view).items()})
+Record = TypeVar("Record")
+
+
+def _part(record: Record, part: slice) -> Record:
+    """Some pictures of a record of tensors (B, ...), records within it included."""
+
+    def cut(value: object) -> object:
+        return value[part] if isinstance(value, Tensor) else _part(value, part)
+
+    return type(record)(**{name: cut(value) for name, value in vars(record).items()})
+
+
+def _compile(stage: Callable[..., Any], compiled: bool) -> Callable[..., Any]:
+    """A stage, compiled if asked for."""
+    return torch.compile(stage, dynamic=False, fullgraph=True) if compiled else stage

@@ -55,6 +55,8 @@ class Task(ABC):
     device: torch.device
     compiled: bool = False
     """Whether steps and pictures go through torch.compile."""
+    staged: bool = False
+    """Whether `observe` compiles its own stages, and must not be compiled whole."""
 
     @abstractmethod
     def begin(self, seed: int | Tensor, who: Tensor, episode: Tensor) -> State:
@@ -92,6 +94,33 @@ def map_tree(function: Callable[..., Tensor], *trees: Any) -> Any:
     if isinstance(first, dict):
         return {key: map_tree(function, *(tree[key] for tree in trees)) for key in first}
     return function(*trees)
+
+
+def leaves(tree: Any) -> list[Tensor]:
+    """All tensors of nested dicts."""
+    return (
+        [leaf for value in tree.values() for leaf in leaves(value)]
+        if isinstance(tree, dict)
+        else [tree]
+    )
+
+
+def copy_tree(into: State, tree: State) -> None:
+    """Copy a tree of tensors over another; on a GPU in a few launches, whatever their number."""
+    by_kind: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for old, new in zip(leaves(into), leaves(tree), strict=True):
+        olds, news = by_kind.setdefault(old.dtype, ([], []))
+        olds.append(old)
+        news.append(new)
+    for olds, news in by_kind.values():
+        torch._foreach_copy_(olds, news)
+
+
+def clone_tree(tree: State) -> State:
+    """A copy of a tree of tensors."""
+    copy = map_tree(torch.empty_like, tree)
+    copy_tree(copy, tree)
+    return copy
 
 
 def choose_tree(mask: Tensor, yes: State, no: State) -> State:

@@ -103,7 +103,8 @@ def test_blocks_of_pixels_look_like_pixels_drawn_one_by_one(
     grouped = draw_forward(CAMERA, fields, looks, view).float()
     monkeypatch.setattr(atlas, "GROUP", 1)
     monkeypatch.setattr(camera, "GROUP", 1)
-    monkeypatch.setattr(camera, "HIGH", 1)
+    for module in (atlas, camera):
+        monkeypatch.setattr(module, "HIGH", 1)
     single = draw_forward(CAMERA, fields, looks, view).float()
     assert (grouped - single).abs().mean() < 0.3
 
