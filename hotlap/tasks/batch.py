@@ -90,15 +90,15 @@ class BatchEnv:
         self._observe: Callable[[State], Tensor] = task.observe
         self._turn: Callable[[State, Tensor], tuple[Played, State, Tensor]] = self._take_turn
         self._copies = False
-        on_cpu = task.device.type == "cpu"
-        if on_cpu:
+        self._on_cpu = task.device.type == "cpu"
+        if self._on_cpu:
             self._pass_on = self._play_and_begin_some
         if task.compiled:
             dynamo = torch._dynamo.config
             dynamo.recompile_limit = max(dynamo.recompile_limit, COMPILED_AT_ONCE)
             if not task.staged:
                 self._observe = _compiled(task.observe)
-            if on_cpu:
+            if self._on_cpu:
                 self._play_out, self._begin = _compiled(self._play), _compiled(self._fresh)
             else:
                 self._pass_on = _compiled(self._play_and_begin)
@@ -188,6 +188,8 @@ class BatchEnv:
 
     def _take_turn(self, state: State, action: Tensor) -> tuple["Played", State, Tensor]:
         """Play, begin ended episodes anew, observe."""
+        if not self._on_cpu:
+            self._bad |= ~torch.isfinite(action).flatten(1).all(1)
         played, begun = self._pass_on(state, action)
         return played, begun, self._observe(begun["world"])
 
@@ -196,7 +198,8 @@ class BatchEnv:
         played = self._play(state, action)
         ended = played.state
         fresh = self._fresh(ended["who"], ended["episode"] + 1)
-        return played, choose_tree(played.terminated | played.truncated, fresh, ended)
+        begun = choose_tree(played.terminated | played.truncated, fresh, ended)
+        return played, map_tree(torch.Tensor.contiguous, begun)
 
     def _play_and_begin_some(self, state: State, action: Tensor) -> tuple["Played", State]:
         """The same, with the work of beginning done only for those that ended."""
@@ -271,8 +274,9 @@ class BatchEnv:
             shape = wanted if self.task.seats > 1 else (wanted[0], *wanted[2:])
             raise ValueError(f"actions must have shape {shape}, got {tuple(action.shape)}")
         action = action.reshape(wanted)
-        self._bad |= ~torch.isfinite(action).flatten(1).all(1)
-        if self.task.device.type == "cpu" or self._steps % CHECK_EVERY == 0:
+        if self._on_cpu:
+            self._bad |= ~torch.isfinite(action).flatten(1).all(1)
+        if self._on_cpu or self._steps % CHECK_EVERY == 0:
             self._refuse_bad()
         return action
 
@@ -282,7 +286,7 @@ class BatchEnv:
             return
         place = int(self._bad.nonzero()[0])
         when = f"step {self._steps}"
-        if self.task.device.type != "cpu":
+        if not self._on_cpu:
             when = f"one of the steps {max(0, self._steps - CHECK_EVERY)} to {self._steps}"
         raise ValueError(
             f"action of environment {int(self.who[place])} (place {place} in the batch) at {when} "

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hotlap.tasks.task import State, clone_tree, copy_tree
+from hotlap.tasks.task import State, clone_tree, copy_tree, leaves, map_tree
 
 WARM_UPS = 3
 
@@ -57,6 +57,12 @@ class GraphedTurn:
             played, begun, observation = self._turn(self._state, self._action)
             # What a turn passes through unchanged is the kept state itself: copy it before that
             # moves on.
-            played = replace(played, state=clone_tree(played.state))
+            kept = {leaf.data_ptr() for leaf in leaves(self._state)}
+            played = replace(
+                played,
+                state=map_tree(
+                    lambda leaf: leaf.clone() if leaf.data_ptr() in kept else leaf, played.state
+                ),
+            )
             copy_tree(self._state, begun)
         self._result = (played, self._state, observation)

@@ -18,6 +18,7 @@ from hotlap.sim.atlas import (
     split_rows,
 )
 from hotlap.sim.camera import (
+    Aim,
     Rows,
     View,
     divide_rows,
@@ -72,7 +73,7 @@ class RoadCamera:
             self._index = torch.empty(shape, dtype=torch.int32)
         # Compiled one by one: what a stage hands on is stored, where a compiler given the whole
         # would work it out again at every pixel.
-        self._aim = _compile(take_aim, compiled)
+        self._aim = _compile(self._take_aim, compiled)
         self._scan = _compile(scan_rows, compiled)
         self._place = _compile(place_blocks, compiled)
         self._read = _compile(read_band, compiled)
@@ -96,7 +97,7 @@ class RoadCamera:
                 on.
             clock: Control steps since the episode began (B,), for noise that changes every step.
         """
-        pictures = self._draw(self._view(state, body_offset))[:, :, : self.config.width]
+        pictures = self._draw(state, body_offset)[:, :, : self.config.width]
         if self._strip is None and self.ranges.blur[1] == 0:
             return pictures
         own = state["camera"]
@@ -105,9 +106,11 @@ class RoadCamera:
             pictures, self._strip, own["noise"], make_key(state["key"], clock, Stream.IMAGE)
         )
 
-    def _draw(self, view: View) -> Tensor:
-        """Raw pictures of a view, whole groups wide."""
-        aim = self._aim(self.config, self.fields, view)
+    def _draw(self, state: State, body_offset: float) -> Tensor:
+        """Raw pictures, whole groups wide."""
+        view, aim = self._aim(
+            state["car"], state["place"], state["camera"], state["road"], body_offset
+        )
         rows = self._scan(self.config, self.fields, self.frame, view, aim)
         batch, device = len(view.x), view.x.device
         shape = (batch, self.config.height, padded_width(self.config))
@@ -134,24 +137,26 @@ class RoadCamera:
         for silhouette in silhouettes:
             self._paint(self.looks, view.look, silhouette, out)
 
-    def _view(self, state: State, body_offset: float) -> View:
+    def _take_aim(
+        self, car: State, place: State, own: State, road: Tensor, body_offset: float
+    ) -> tuple[View, Aim]:
         """Where each picture is taken from."""
-        car, place, own = state["car"], state["place"], state["camera"]
         x, y, heading = car["x"][:, 0], car["y"][:, 0], car["heading"][:, 0]
         reach = self.config.forward + body_offset
         heading_error = place["heading_error"][:, 0]
-        return View(
+        view = View(
             x=x + reach * torch.cos(heading),
             y=y + reach * torch.sin(heading),
             z=place["z"][:, 0],
             heading=heading + own["yaw"],
             climb=place["climb"][:, 0] * torch.cos(heading_error),
-            road=state["road"][:, 0],
+            road=road[:, 0],
             look=own["look"],
             up=self.config.up * own["up"],
             pitch=math.radians(self.config.pitch) + own["pitch"],
             zoom=own["zoom"],
         )
+        return view, take_aim(self.config, self.fields, view)
 
 
 Record = TypeVar("Record")
