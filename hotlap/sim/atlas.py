@@ -9,7 +9,7 @@ Within a block the atlas place moves in equal steps, so the costly part (where o
 level of detail) is done once per block, and a pixel costs a few additions and one read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -99,6 +99,20 @@ class Sky:
         return self.row.shape[1], self.column.shape[2]
 
 
+@dataclass(frozen=True)
+class Planes:
+    """Atlas indices of a band, apart by the pixel's place across its block."""
+
+    index: tuple[Tensor, ...]
+    """As many as a block is wide, each (B, R, height, G) int32."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the band, in pixels."""
+        rows, height, blocks = self.index[0].shape[1:]
+        return rows * height, blocks * len(self.index)
+
+
 def road_places(at: RoadCoordinates, high: int = 0) -> tuple[Band, Band | None]:
     """Where in the tile blocks of ground pixels read, at the level of detail that fits them.
 
@@ -173,17 +187,16 @@ def choose(mask: Tensor, yes: Band, no: Band) -> Band:
 def read_raw(
     looks: Looks,
     look: Tensor,
-    bands: Sequence[Band | Sky],
+    bands: Sequence[Band | Sky | Planes],
     colour: bool,
     out: Tensor | None = None,
     index: Tensor | None = None,
-    planes: Callable[[Band], list[Tensor]] | None = None,
 ) -> Tensor:
     """Raw pixels (B, H, W) of bands, from top to bottom, each picture in its own look.
 
     Colour is packed into int32, gray is uint8; `unpack` makes them channels. They go to `out`, if
     given, which must be contiguous. Those who draw often on a CPU give `index`, room to work in
-    (int32 of the same shape), and perhaps a compiled `block_planes`.
+    (int32 of the same shape), and may have made the `Planes` of bands themselves.
     """
     atlas = looks.colour if colour else looks.gray
     first = first_place(look)
@@ -192,11 +205,12 @@ def read_raw(
         out = torch.empty(shape, dtype=atlas.dtype, device=atlas.device)
     if out.is_cuda or torch.compiler.is_compiling():
         for band, part in zip(bands, split_rows(bands, out), strict=True):
+            assert not isinstance(band, Planes)
             read_band(atlas, first, band, part)
         return out
     if index is None:
         index = torch.empty_like(out, dtype=torch.int32)
-    _write_index(bands, index, planes or block_planes)
+    _write_index(bands, index)
     if len(atlas) > ROWS * WIDTH:
         index += first
     torch.index_select(atlas, 0, index.view(-1), out=out.view(-1))
@@ -208,7 +222,7 @@ def first_place(look: Tensor) -> Tensor:
     return (look * (ROWS * WIDTH)).to(torch.int32).view(-1, 1, 1)
 
 
-def split_rows(bands: Sequence[Band | Sky], pictures: Tensor) -> tuple[Tensor, ...]:
+def split_rows(bands: Sequence[Band | Sky | Planes], pictures: Tensor) -> tuple[Tensor, ...]:
     """The part of pictures (B, H, W) that belongs to each band."""
     return pictures.split([band.size[0] for band in bands], 1)
 
@@ -268,11 +282,8 @@ def _band_index(band: Band | Sky) -> Tensor:
     return (column + torch.floor(row) * WIDTH).to(torch.int32).flatten(3).flatten(1, 2)
 
 
-def block_planes(band: Band) -> list[Tensor]:
-    """The same, apart by the pixel's place across its block: `width` tensors (B, R, height, G).
-
-    Each is then worked out in long vector operations: several times faster on a CPU.
-    """
+def block_planes(band: Band) -> Planes:
+    """Atlas indices of a band in long vector operations: several times faster on a CPU."""
     height, width = band.block
     row, column = band.row.unsqueeze(2), band.column.unsqueeze(2)  # (B, R, 1, G)
     rows_across, columns_across = (step.unsqueeze(2) for step in band.across)
@@ -286,19 +297,17 @@ def block_planes(band: Band) -> list[Tensor]:
         rows = torch.add(row, rows_across, alpha=aside).floor_()
         places = torch.add(column, columns_across, alpha=aside).add_(rows, alpha=WIDTH)
         planes.append(places.to(torch.int32))
-    return planes
+    return Planes(tuple(planes))
 
 
-def _write_index(
-    bands: Sequence[Band | Sky], index: Tensor, planes: Callable[[Band], list[Tensor]]
-) -> None:
+def _write_index(bands: Sequence[Band | Sky | Planes], index: Tensor) -> None:
     """Write the atlas index of every pixel of all bands to `index` (B, H, W)."""
     for band, part in zip(bands, split_rows(bands, index), strict=True):
         if isinstance(band, Sky):
             rows, columns = band.row.to(torch.int32), band.column.to(torch.int32)
             torch.add(columns, rows, alpha=WIDTH, out=part)
             continue
-        height, width = band.block
-        blocks = part.unflatten(2, (-1, width)).unflatten(1, (-1, height))  # (B, R, h, G, w)
-        for x, plane in enumerate(planes(band)):
+        planes = (block_planes(band) if isinstance(band, Band) else band).index
+        blocks = part.unflatten(2, (-1, len(planes))).unflatten(1, (-1, planes[0].shape[2]))
+        for x, plane in enumerate(planes):  # blocks: (B, R, height, G, width)
             blocks[..., x].copy_(plane)

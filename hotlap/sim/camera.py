@@ -90,7 +90,7 @@ def draw_forward(
     """
     frame = divide_rows(config, fields, pitch_play, uprights is not None)
     rows = scan_rows(config, fields, frame, view, take_aim(config, fields, view))
-    bands, silhouettes = place_blocks(config, fields, frame, view, rows, uprights)
+    bands, silhouettes = place_blocks(config, fields, frame, rows, view, uprights)
     pixels = read_raw(looks, view.look, bands, config.colour)
     for silhouette in silhouettes:
         pixels = paint_silhouette(looks, view.look, silhouette, pixels)
@@ -301,18 +301,19 @@ def place_blocks(
     config: CameraConfig,
     fields: Fields,
     frame: Frame,
-    view: View,
     rows: Rows,
-    uprights: Uprights | None,
+    view: View | None = None,
+    uprights: Uprights | None = None,
 ) -> tuple[tuple[Band | Sky, ...], tuple[Silhouette, ...]]:
     """Where in its atlas each block of a picture's pixels reads, from top to bottom.
 
-    And the silhouettes of what stands on the ground, to be painted over that in turn.
+    And the silhouettes of what stands on the ground, to be painted over that in turn; only for
+    these is the view needed.
     """
-    right = _constant(_rights, config, GROUP, view.x.device)
+    right = _constant(_rights, config, GROUP, rows.seen.device)
     coordinates = road_coordinates(fields, rows.ground, right, 1.0 / focal_length(config))
     silhouettes: tuple[Silhouette, ...] = ()
-    if uprights is not None and rows.seen.shape[1] > 1:
+    if uprights is not None and view is not None and rows.seen.shape[1] > 1:
         q, p = apart(coordinates.value)
         scan = Scan(q, p, rows.distance, rows.slope, rows.seen, frame.first_ground)
         eye = (view.x, view.y, view.z + view.up, view.heading)

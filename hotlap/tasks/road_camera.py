@@ -1,7 +1,8 @@
 """A forward camera on a set of roads: what has to be kept between pictures."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, TypeVar
 
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor
 from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.sensors import CameraConfig
 from hotlap.sim.atlas import (
+    Band,
+    Planes,
+    Sky,
     block_planes,
     first_place,
     read_band,
@@ -19,6 +23,7 @@ from hotlap.sim.atlas import (
 )
 from hotlap.sim.camera import (
     Aim,
+    Frame,
     Rows,
     View,
     divide_rows,
@@ -27,17 +32,20 @@ from hotlap.sim.camera import (
     scan_rows,
     take_aim,
 )
-from hotlap.sim.fields import survey
+from hotlap.sim.fields import Fields, survey
 from hotlap.sim.looks import make_looks
 from hotlap.sim.optics import add_noise, blur, make_strip
 from hotlap.sim.random import Stream, integers, make_key
 from hotlap.sim.randomisation import draw_camera, pitch_play
 from hotlap.sim.roads import Roads
-from hotlap.sim.uprights import make_uprights, paint_silhouette
+from hotlap.sim.silhouettes import Silhouette
+from hotlap.sim.uprights import Uprights, make_uprights, paint_silhouette
 from hotlap.tasks.task import State
 
 CHUNK = 32
 """Pictures drawn at a time on a CPU, so that what is worked on stays in its cache."""
+CHUNK_COMPILED = 64
+"""The same where a compiler keeps most of it in registers."""
 
 
 class RoadCamera:
@@ -69,15 +77,16 @@ class RoadCamera:
             self._strip = make_strip(config.height, config.width, channels, roads.device)
         self.frame = divide_rows(config, self.fields, pitch_play(ranges), self.uprights is not None)
         if roads.device.type == "cpu":
-            shape = (CHUNK, config.height, padded_width(config))
+            self._chunk = CHUNK_COMPILED if compiled else CHUNK
+            shape = (self._chunk, config.height, padded_width(config))
             self._index = torch.empty(shape, dtype=torch.int32)
         # Compiled one by one: what a stage hands on is stored, where a compiler given the whole
         # would work it out again at every pixel.
         self._aim = _compile(self._take_aim, compiled)
         self._scan = _compile(scan_rows, compiled)
-        self._place = _compile(place_blocks, compiled)
+        place = _place_planes if roads.device.type == "cpu" else place_blocks
+        self._place = _compile(place, compiled)
         self._read = _compile(read_band, compiled)
-        self._planes = _compile(block_planes, compiled)
         self._paint = _compile(paint_silhouette, compiled)
 
     def begin(self, key: Tensor, road: Tensor) -> dict[str, Tensor]:
@@ -116,26 +125,28 @@ class RoadCamera:
         shape = (batch, self.config.height, padded_width(self.config))
         kind = torch.int32 if self.config.colour else torch.uint8
         pictures = torch.empty(shape, dtype=kind, device=device)
-        for start in range(0, batch, CHUNK if device.type == "cpu" else batch):
-            part = slice(start, start + CHUNK) if device.type == "cpu" else slice(None)
-            self._draw_blocks(_part(view, part), _part(rows, part), pictures[part])
+        size = self._chunk if device.type == "cpu" else batch
+        views = _split(view, size) if self.uprights is not None else repeat(None)
+        parts = (_split(rows, size), view.look.split(size), pictures.split(size))
+        for part, look, out, eye in zip(*parts, views, strict=False):
+            self._draw_part(part, look, out, eye)
         return pictures
 
-    def _draw_blocks(self, view: View, rows: Rows, out: Tensor) -> None:
-        """Draw a few pictures to `out` (B, H, W)."""
+    def _draw_part(self, rows: Rows, look: Tensor, out: Tensor, view: View | None) -> None:
+        """Draw some pictures to `out` (B, H, W)."""
         bands, silhouettes = self._place(
-            self.config, self.fields, self.frame, view, rows, self.uprights
+            self.config, self.fields, self.frame, rows, view, self.uprights
         )
         if out.is_cuda:
             atlas = self.looks.colour if self.config.colour else self.looks.gray
-            first = first_place(view.look)
+            first = first_place(look)
             for band, part in zip(bands, split_rows(bands, out), strict=True):
                 self._read(atlas, first, band, part)
         else:
             index = self._index[: len(out)]
-            read_raw(self.looks, view.look, bands, self.config.colour, out, index, self._planes)
+            read_raw(self.looks, look, bands, self.config.colour, out, index)
         for silhouette in silhouettes:
-            self._paint(self.looks, view.look, silhouette, out)
+            self._paint(self.looks, look, silhouette, out)
 
     def _take_aim(
         self, car: State, place: State, own: State, road: Tensor, body_offset: float
@@ -159,16 +170,32 @@ class RoadCamera:
         return view, take_aim(self.config, self.fields, view)
 
 
+def _place_planes(
+    config: CameraConfig,
+    fields: Fields,
+    frame: Frame,
+    rows: Rows,
+    view: View | None,
+    uprights: Uprights | None,
+) -> tuple[list[Sky | Planes], tuple[Silhouette, ...]]:
+    """`place_blocks`, as far as a CPU is fast with."""
+    bands, silhouettes = place_blocks(config, fields, frame, rows, view, uprights)
+    planes = [block_planes(band) if isinstance(band, Band) else band for band in bands]
+    return planes, silhouettes
+
+
 Record = TypeVar("Record")
 
 
-def _part(record: Record, part: slice) -> Record:
-    """Some pictures of a record of tensors (B, ...), records within it included."""
+def _split(record: Record, size: int) -> list[Record]:
+    """A record of tensors (B, ...) in parts of `size`, records within it included."""
 
-    def cut(value: object) -> object:
-        return value[part] if isinstance(value, Tensor) else _part(value, part)
+    def cut(value: object) -> Sequence[object]:
+        return value.split(size) if isinstance(value, Tensor) else _split(value, size)
 
-    return type(record)(**{name: cut(value) for name, value in vars(record).items()})
+    values = vars(record)
+    parts = zip(*(cut(value) for value in values.values()), strict=True)
+    return [type(record)(*part) for part in parts]
 
 
 def _compile(stage: Callable[..., Any], compiled: bool) -> Callable[..., Any]:
