@@ -32,7 +32,7 @@ MEASURES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 BATCHES = {
     "physics_steps_per_s": {"cpu": 8192, "cuda": 65536},
-    "camera_fps_160x120x3": {"cpu": 256, "cuda": 8192},
+    "camera_fps_160x120x3": {"cpu": 384, "cuda": 8192},
     "camera_fps_84x84x1": {"cpu": 512, "cuda": 16384},
     "lidar_fps": {"cpu": 512, "cuda": 16384},
 }

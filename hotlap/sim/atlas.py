@@ -46,6 +46,7 @@ TAU = 6.283185307179586
 Q_EDGE = Q_SPAN * Q_STEPS
 Q_CALM = 0.8 * Q_EDGE
 """Beyond this q settles to a constant within a block: plain land must not read back into a road."""
+CALMING = Q_EDGE**2 - Q_CALM**2
 Q_STEP = 1.9
 """Most columns of the atlas from one pixel to the next; more is filtered out."""
 P_STEP = 7.0
@@ -120,7 +121,7 @@ def road_places(at: RoadCoordinates, high: int = 0) -> tuple[Band, Band | None]:
     """
     q, p = apart(at.value)
     q_fine, p_fine = apart([_fineness(*steps) for steps in zip(at.across, at.down, strict=True)])
-    calm = (Q_EDGE**2 - q * q).mul_(1 / (Q_EDGE**2 - Q_CALM**2)).clamp_(0.0, 1.0)
+    calm = (q * q).mul_(-1 / CALMING).add_(Q_EDGE**2 / CALMING).clamp_(0.0, 1.0)
     row = p.clamp(max=P_LAST).add_(REPEAT - 2 * LEVEL_ROWS).mul_(p_fine).add_(2 * LEVEL_ROWS)
     column = q.clamp(-Q_EDGE, Q_EDGE).add_(Q_EDGE - WIDTH).mul_(q_fine).add_(WIDTH)
     across = _step(apart(at.across), q_fine, p_fine, calm)

@@ -272,22 +272,21 @@ def scan_rows(config: CameraConfig, fields: Fields, frame: Frame, view: View, ai
     ends = torch.stack(
         [
             torch.addcmul(aim.x, distances, aim.forward_x),
-            torch.addcmul(aim.y, distances, aim.forward_y),
             lateral * aim.forward_y,
+            torch.addcmul(aim.y, distances, aim.forward_y),
             lateral * -aim.forward_x,
-            distances,
-            slopes,
         ],
-        1,
-    )
-    upper, lower = ends[..., :count], ends[..., count:]
-    middle, down = torch.lerp(upper, lower, 0.5), lower[:, :4] - upper[:, :4]
-    ground = GroundRows(middle[:, :4], down, aim.columns, aim.rows, aim.first_cell)
+        -1,
+    ).unflatten(-1, (2, 2))  # (B, 2 R, x or y, at or side)
+    upper, lower = ends[:, :count], ends[:, count:]
+    lines = torch.cat([torch.lerp(upper, lower, 0.5), lower - upper], 2).transpose(1, 2)
+    ground = GroundRows(lines.contiguous(), aim.columns, aim.rows, aim.first_cell)
+    distance, at_slope = (torch.lerp(x[:, :count], x[:, count:], 0.5) for x in (distances, slopes))
     slope, _ = _rays(aim, _constant(_sky_downs, config, frame, device))
     sideways = _constant(_rights, config, 1, device) / aim.zoom  # (B, W)
     azimuth = view.heading.unsqueeze(-1) - torch.atan(sideways)
     sky = sky_places(-slope.unsqueeze(-1), azimuth.unsqueeze(1))
-    return Rows(ground, middle[:, 4], middle[:, 5], seen[:, count:], sky)
+    return Rows(ground, distance, at_slope, seen[:, count:], sky)
 
 
 def _rays(aim: Aim, downs: Tensor) -> tuple[Tensor, Tensor]:

@@ -50,10 +50,8 @@ class RoadCoordinates:
 class GroundRows:
     """Ground points of a picture's rows, in grid cells: at + side * right."""
 
-    middle: Tensor
-    """at x, at y, side x, side y of each row (B, 4, R)."""
-    down: Tensor
-    """Change of the four from one row of pixels to the next (B, 4, R)."""
+    lines: Tensor
+    """At and side (the last axis) of x, of y, and of their change to the next row (B, 4, R, 2)."""
     columns: Tensor
     """Cells across the grid (B, 1)."""
     rows: Tensor
@@ -66,24 +64,26 @@ def road_coordinates(
     fields: Fields, grid: GroundRows, right: Tensor, step: float
 ) -> RoadCoordinates:
     """Read the patches under points `right` (G,) of a picture's rows; a pixel is `step` wide."""
-    at_x, at_y, side_x, side_y = grid.middle.unsqueeze(-1).unbind(1)  # (B, R, 1)
-    cell, u, v = locate_cells(
-        (side_x * right).add_(at_x),
-        (side_y * right).add_(at_y),
-        grid.columns.unsqueeze(-1),
-        grid.rows.unsqueeze(-1),
-        grid.first_cell.unsqueeze(-1),
-    )
-    across_x, across_y = side_x * step, side_y * step
-    at_x, at_y, side_x, side_y = grid.down.unsqueeze(-1).unbind(1)
-    down_x, down_y = (side_x * right).add_(at_x), (side_y * right).add_(at_y)
+    gx, gy, down_x, down_y = _along(grid.lines, right)
+    size = (grid.columns.unsqueeze(-1), grid.rows.unsqueeze(-1))
+    cell, u, v = locate_cells(gx, gy, *size, grid.first_cell.unsqueeze(-1))
+    across_x, across_y = (grid.lines[:, :2, :, 1:] * step).unbind(1)  # (B, R, 1)
     found = RoadCoordinates([], [], [])
     for a, b, c, d in read_patches(fields, cell):
         by_x, by_y = torch.addcmul(b, d, v), torch.addcmul(c, d, u)
-        found.value.append(torch.addcmul(torch.addcmul(a, b, u), by_y, v))
-        found.down.append(torch.addcmul(by_x * down_x, by_y, down_y))
-        found.across.append(torch.addcmul(by_x.mul_(across_x), by_y, across_y))
+        found.value.append(torch.addcmul(a, b, u).addcmul_(by_y, v))
+        found.down.append((by_x * down_x).addcmul_(by_y, down_y))
+        found.across.append(by_x.mul_(across_x).addcmul_(by_y, across_y))
     return found
+
+
+def _along(lines: Tensor, right: Tensor) -> tuple[Tensor, ...]:
+    """Points `right` (G,) of lines (B, 4, R, 2): four of (B, R, G)."""
+    if torch.compiler.is_compiling():
+        return tuple(line[..., :1] + line[..., 1:] * right for line in lines.unbind(1))
+    basis = torch.stack([torch.ones_like(right), right])
+    points = torch.mm(lines.view(-1, 2), basis)  # a single pass over memory
+    return points.view(*lines.shape[:3], -1).unbind(1)
 
 
 def land_height(fields: Fields, road: Tensor, x: Tensor, y: Tensor) -> Tensor:

@@ -67,11 +67,6 @@ def uniform(key: Tensor, count: int) -> Tensor:
     return (bits >> 8).to(torch.float32) * UNIT
 
 
-def uniform_between(key: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """One number in [low, high) for each entry of `low`: (...,), (count,) -> (..., count)."""
-    return low + (high - low) * uniform(key, low.shape[-1])
-
-
 def integers(key: Tensor, below: int | Tensor, count: int = 1) -> Tensor:
     """`count` integers in [0, below) for each key: (...,) -> (..., count)."""
     lanes = torch.arange(1, count + 1, device=key.device, dtype=torch.int64)

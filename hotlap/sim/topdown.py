@@ -68,10 +68,15 @@ def _ground_points(
     at_x = (x.unsqueeze(-1) - left) * scale + forward * along_x
     at_y = (y.unsqueeze(-1) - bottom) * scale + forward * along_y
     still = torch.zeros_like(at_x)
-    middle = [at_x, at_y, along_y + still, still - along_x]
-    down = [still - along_x, still - along_y, still, still]
+    lines = [
+        (at_x, still + along_y),
+        (at_y, still - along_x),
+        (still - along_x, still),
+        (still - along_y, still),
+    ]
     first_cell = fields.first.index_select(0, road).unsqueeze(-1)
-    return GroundRows(torch.stack(middle, 1), torch.stack(down, 1), columns, rows, first_cell)
+    stacked = torch.stack([torch.stack(line, -1) for line in lines], 1)
+    return GroundRows(stacked, columns, rows, first_cell)
 
 
 def car_box(config: TopDownConfig) -> tuple[int, int, int, int]:

@@ -97,6 +97,12 @@ class DonkeyTask(Task):
         size = len(MOTION) + (config.lidar.beams if config.sensor == "lidar" else 5 + len(PREVIEW))
         return spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
+    @property
+    def bytes_per_env(self) -> int:
+        """Memory one environment takes while stepping."""
+        drawing = 0 if self.camera is None else self.camera.bytes_per_picture
+        return max(super().bytes_per_env, 4096 + drawing)
+
     # --- the episode ---------------------------------------------------------------------------
 
     def begin(self, seed: int | Tensor, who: Tensor, episode: Tensor) -> State:

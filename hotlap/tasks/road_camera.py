@@ -11,6 +11,7 @@ from torch import Tensor
 from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.sensors import CameraConfig
 from hotlap.sim.atlas import (
+    GROUP,
     Band,
     Planes,
     Sky,
@@ -42,10 +43,10 @@ from hotlap.sim.silhouettes import Silhouette
 from hotlap.sim.uprights import Uprights, make_uprights, paint_silhouette
 from hotlap.tasks.task import State
 
-CHUNK = 32
+CHUNK = 64
 """Pictures drawn at a time on a CPU, so that what is worked on stays in its cache."""
-CHUNK_COMPILED = 64
-"""The same where a compiler keeps most of it in registers."""
+BYTES_PER_BLOCK = 128
+"""What a compiled step keeps of each block of a picture at once; measured on a GPU."""
 
 
 class RoadCamera:
@@ -77,8 +78,7 @@ class RoadCamera:
             self._strip = make_strip(config.height, config.width, channels, roads.device)
         self.frame = divide_rows(config, self.fields, pitch_play(ranges), self.uprights is not None)
         if roads.device.type == "cpu":
-            self._chunk = CHUNK_COMPILED if compiled else CHUNK
-            shape = (self._chunk, config.height, padded_width(config))
+            shape = (CHUNK, config.height, padded_width(config))
             self._index = torch.empty(shape, dtype=torch.int32)
         # Compiled one by one: what a stage hands on is stored, where a compiler given the whole
         # would work it out again at every pixel.
@@ -88,6 +88,15 @@ class RoadCamera:
         self._place = _compile(place, compiled)
         self._read = _compile(read_band, compiled)
         self._paint = _compile(paint_silhouette, compiled)
+        self._spoil = _compile(self._spoiled, compiled and roads.device.type == "cuda")
+
+    @property
+    def bytes_per_picture(self) -> int:
+        """Memory that drawing a picture takes: raw, as handed out and as kept, and its blocks."""
+        pixels = self.config.height * padded_width(self.config)
+        rows = self.frame.near - self.frame.first_ground + self.frame.high
+        blocks = rows * padded_width(self.config) // GROUP
+        return 3 * pixels * (4 if self.config.colour else 1) + BYTES_PER_BLOCK * blocks
 
     def begin(self, key: Tensor, road: Tensor) -> dict[str, Tensor]:
         """Each episode's own camera and look (B,), for keys and roads (B,)."""
@@ -109,11 +118,12 @@ class RoadCamera:
         pictures = self._draw(state, body_offset)[:, :, : self.config.width]
         if self._strip is None and self.ranges.blur[1] == 0:
             return pictures
-        own = state["camera"]
-        pictures = blur(split_channels(pictures), own["blur"] if self.ranges.blur[1] > 0 else None)
-        return add_noise(
-            pictures, self._strip, own["noise"], make_key(state["key"], clock, Stream.IMAGE)
-        )
+        return self._spoil(pictures, state["camera"], make_key(state["key"], clock, Stream.IMAGE))
+
+    def _spoiled(self, pictures: Tensor, own: State, key: Tensor) -> Tensor:
+        """Raw pictures with their lens's blur and their sensor's noise, which the keys decide."""
+        sharpness = own["blur"] if self.ranges.blur[1] > 0 else None
+        return add_noise(blur(split_channels(pictures), sharpness), self._strip, own["noise"], key)
 
     def _draw(self, state: State, body_offset: float) -> Tensor:
         """Raw pictures, whole groups wide."""
@@ -125,7 +135,7 @@ class RoadCamera:
         shape = (batch, self.config.height, padded_width(self.config))
         kind = torch.int32 if self.config.colour else torch.uint8
         pictures = torch.empty(shape, dtype=kind, device=device)
-        size = self._chunk if device.type == "cpu" else batch
+        size = CHUNK if device.type == "cpu" else batch
         views = _split(view, size) if self.uprights is not None else repeat(None)
         parts = (_split(rows, size), view.look.split(size), pictures.split(size))
         for part, look, out, eye in zip(*parts, views, strict=False):

@@ -10,7 +10,6 @@ from hotlap.sim.random import (
     mix,
     normal,
     uniform,
-    uniform_between,
 )
 
 WHO = torch.arange(4096)
@@ -102,14 +101,6 @@ def test_integers_are_below_their_limit_and_as_frequent() -> None:
     draws = integers(make_key(WHO, 3), 7, 8)
     assert draws.unique().tolist() == list(range(7))
     assert 0.1 < chi_square(draws.double() / 7, 7) < 3.0
-
-
-def test_uniform_between_has_its_own_range_for_each_entry() -> None:
-    low, high = torch.tensor([0.0, -2.0, 5.0]), torch.tensor([1.0, 2.0, 5.0])
-    draws = uniform_between(make_key(WHO, 4), low, high)
-    assert draws.shape == (4096, 3)
-    assert bool(((draws >= low) & (draws <= high)).all())
-    assert draws[:, 2].unique().tolist() == [5.0]
 
 
 def test_normal_draws_have_mean_0_variance_1_and_no_infinity() -> None:
