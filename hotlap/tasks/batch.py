@@ -189,7 +189,11 @@ class BatchEnv:
     def _take_turn(self, state: State, action: Tensor) -> tuple["Played", State, Tensor]:
         """Play, begin ended episodes anew, observe."""
         if not self._on_cpu:
-            self._bad |= ~torch.isfinite(action).flatten(1).all(1)
+            # Noted and left out: refusing here would make the GPU wait, and a step under a number
+            # that is none would read beyond its tables.
+            finite = torch.isfinite(action)
+            self._bad |= ~finite.flatten(1).all(1)
+            action = torch.where(finite, action, 0.0)
         played, begun = self._pass_on(state, action)
         return played, begun, self._observe(begun["world"])
 
