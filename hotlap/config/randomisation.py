@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 Range = tuple[float, float]
 ONE: Range = (1.0, 1.0)
 ZERO: Range = (0.0, 0.0)
+STRONGEST_NOISE = 25.0
+"""Grey levels: a sensor noisier than this is not simulated (its sums would leave 16 bits)."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class RandomisationConfig:
         for name in ("noise", "steering_lag", "delay", "blur"):
             if getattr(self, name)[0] < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.noise[1] > STRONGEST_NOISE:
+            raise ValueError(f"noise must not exceed {STRONGEST_NOISE}, got {self.noise}")
         if self.blur[1] > 1:
             raise ValueError(f"blur must lie between 0 and 1, got {self.blur}")
         if not 0 <= self.colour <= 0.5:

@@ -64,7 +64,12 @@ class DonkeyConfig:
                 f"throttle_min and throttle_max must rise within -1..1, "
                 f"got {self.throttle_min} and {self.throttle_max}"
             )
-        find_vehicle(self.vehicle)
+        car, longest = self.car, self.car.delay_steps + self.randomise.delay[1]
+        if longest > car.max_delay_steps:
+            raise ValueError(
+                f"a delay of {longest} control steps is more than the {car.max_delay_steps} that "
+                f"vehicle {self.vehicle} can hold; lower randomise.delay or raise max_delay_steps"
+            )
 
     @property
     def car(self) -> VehicleConfig:

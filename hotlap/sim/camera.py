@@ -40,6 +40,8 @@ from hotlap.sim.silhouettes import Lens, Scan, Silhouette
 from hotlap.sim.uprights import Uprights, find_uprights, paint_silhouette
 
 PROFILE_POINTS = 24
+STEEPEST = math.radians(89.0)
+"""Beyond this pitch a camera sees its horizon nowhere near."""
 STEEP = 0.35
 """Downward slope of a ray from which blocks are high: there a step down moves the ground point
 almost as evenly as a step aside."""
@@ -68,13 +70,26 @@ class View:
     """Focal length relative to the configured one."""
 
 
+@dataclass(frozen=True)
+class Play:
+    """How far the mounting of pictures' cameras may differ from the configured one."""
+
+    pitch: float = 0.0
+    """Radians, either way."""
+    zoom: tuple[float, float] = (1.0, 1.0)
+    """Least and greatest focal length, relative to the configured one."""
+
+
+STEADY = Play()
+
+
 def draw_forward(
     config: CameraConfig,
     fields: Fields,
     looks: Looks,
     view: View,
     *,
-    pitch_play: float = 0.0,
+    play: Play = STEADY,
     uprights: Uprights | None = None,
 ) -> Tensor:
     """Pictures (B, height, width, 3 or 1), uint8.
@@ -84,11 +99,10 @@ def draw_forward(
         fields: Road coordinates of the ground.
         looks: Atlases to draw with.
         view: Where the pictures are taken from.
-        pitch_play: How far any picture's mounting pitch may differ from the configured one,
-            radians; fixes which rows can be sky and which ground.
+        play: How far any picture's mounting may differ from the configured one.
         uprights: What stands on the ground, if anything.
     """
-    frame = divide_rows(config, fields, pitch_play, uprights is not None)
+    frame = divide_rows(config, fields, play, uprights is not None)
     rows = scan_rows(config, fields, frame, view, take_aim(config, fields, view))
     bands, silhouettes = place_blocks(config, fields, frame, rows, view, uprights)
     pixels = read_raw(looks, view.look, bands, config.colour)
@@ -111,9 +125,9 @@ class Frame:
     """Rows of high blocks."""
 
 
-def divide_rows(config: CameraConfig, fields: Fields, pitch_play: float, upright: bool) -> Frame:
+def divide_rows(config: CameraConfig, fields: Fields, play: Play, upright: bool) -> Frame:
     """Frame of a camera, with or without things that stand on the ground."""
-    first_ground, last_sky = _horizon(config, pitch_play + 2 * fields.steepest)
+    first_ground, last_sky = _horizon(config, play, 2 * fields.steepest)
     # Walls are looked for row by row, so no block is higher than that where there are any.
     near = config.height if upright else _near_row(config, last_sky)
     return Frame(first_ground, last_sky, near, (config.height - near) // HIGH)
@@ -129,19 +143,21 @@ def padded_width(config: CameraConfig) -> int:
     return -(-config.width // GROUP) * GROUP
 
 
-def _horizon(config: CameraConfig, play: float) -> tuple[int, int]:
+def _horizon(config: CameraConfig, play: Play, slopes: float) -> tuple[int, int]:
     """First row that can be ground and last row (exclusive) that can be sky.
 
-    The car may climb while the land falls, and the reverse: `play` is how far that and the mounting
-    can turn the view up or down, radians.
+    The car may climb while the land falls, and the reverse: `slopes` is how far that can turn the
+    view up or down, radians.
     """
-    focal = focal_length(config)
-    slack = math.tan(min(play, 1.2)) * focal * 1.3 + (1.0 if play else 0.0)
-    horizon = config.height / 2 - focal * math.tan(math.radians(config.pitch))
-    if not play:  # then a row is ground if its middle is
-        horizon = round(horizon)
-    first_ground = min(max(math.floor(horizon - slack), 0), config.height)
-    return first_ground, min(max(math.ceil(horizon + slack), 0), config.height)
+    height, focal, pitch = config.height, focal_length(config), math.radians(config.pitch)
+    turn = play.pitch + slopes
+    if not turn and play.zoom == (1.0, 1.0):  # then a row is ground if its middle is
+        first = last = round(height / 2 - focal * math.tan(pitch))
+    else:
+        angles = [min(max(pitch + side * turn, -STEEPEST), STEEPEST) for side in (-1, 1)]
+        ends = [height / 2 - focal * zoom * math.tan(a) for zoom in play.zoom for a in angles]
+        first, last = math.floor(min(ends)) - 1, math.ceil(max(ends)) + 1
+    return min(max(first, 0), height), min(max(last, 0), height)
 
 
 def _near_row(config: CameraConfig, last_sky: int) -> int:

@@ -50,8 +50,6 @@ class Fields:
     """Each track's grid: corner x, y (m), cells per metre, columns, rows, half-width (m) (T, 6)."""
     steepest: float
     """Angle of the steepest climb of any track, radians; 0 where all is flat."""
-    narrowest: float
-    """Smallest half-width of any track, metres."""
 
 
 def survey(roads: Roads) -> Fields:
@@ -76,7 +74,6 @@ def survey(roads: Roads) -> Fields:
         first=torch.as_tensor(np.cumsum([0, *sizes[:-1]]), dtype=torch.int32, device=roads.device),
         grids=floats(np.array([grid for _, _, grid in surveys])),
         steepest=steepest,
-        narrowest=min(float(grid[5]) for _, _, grid in surveys),
     )
 
 
@@ -104,7 +101,7 @@ def read_patches(fields: Fields, cell: Tensor) -> list[Patches]:
 
 def _read_planes(planes: Tensor, cell: Tensor) -> Tensor:
     """Coefficients (8, ...) of cells (...,)."""
-    return planes.index_select(1, cell.view(-1)).view(-1, *cell.shape)
+    return planes.index_select(1, cell.view(-1)).view(len(planes), *cell.shape)
 
 
 # Opaque to a compiler, which for a CPU would work out the cell anew for each coefficient.
@@ -135,7 +132,7 @@ def _survey_track(track: Track) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     s, n, node = _road_coordinates(track, grid.reshape(-1, 2))
     q = _edge_coordinate(track, node, n, half_width)
     shape = grid.shape[:2]
-    patches = _patches(q.reshape(shape), s.reshape(shape), track, half_width)
+    patches = _patches(q.reshape(shape), s.reshape(shape), track, half_width, cell)
     heights = _bilinear(*_corners(_ground_height(track, grid, half_width)))
     geometry = np.array([low[0], low[1], 1 / cell, columns, rows, half_width])
     return patches.reshape(-1, 8), heights.reshape(-1, 4), geometry
@@ -186,9 +183,10 @@ def _bilinear(v00: np.ndarray, v01: np.ndarray, v10: np.ndarray, v11: np.ndarray
     return np.stack([v00, v01 - v00, v10 - v00, v11 - v01 - v10 + v00], -1)
 
 
-def _patches(q: np.ndarray, s: np.ndarray, track: Track, half_width: float) -> np.ndarray:
-    """Patches of q and p (rows, columns, 4, 2)."""
-    cell = half_width / CELLS_PER_HALF_WIDTH
+def _patches(
+    q: np.ndarray, s: np.ndarray, track: Track, half_width: float, cell: float
+) -> np.ndarray:
+    """Patches of q and p (rows, columns, 4, 2) of cells `cell` metres wide."""
     corners_q, corners_s = _corners(q), _corners(s)
     length = track.length
     # Unwrap each patch around its first corner, so that a lap's seam does not show.

@@ -13,16 +13,16 @@ from torch import Tensor
 
 from hotlap.sim.fields import Fields, apart, read_patches
 
-RIM = 0.001
-"""How far inside the grid's last cell a point beyond the grid is read."""
+INSIDE = 1 - 2.0**-22
+"""Where a point beyond the grid is read: as a share of the grid's size, just inside its rim."""
 
 
 def locate_cells(
     gx: Tensor, gy: Tensor, columns: Tensor, rows: Tensor, first_cell: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Cell (int32), u and v of ground points, all shaped like `gx`, which is overwritten."""
-    gx = torch.minimum(gx.clamp_(min=0.0), columns - RIM)
-    gy = torch.minimum(gy.clamp_(min=0.0), rows - RIM)
+    gx = torch.minimum(gx.clamp_(min=0.0), columns * INSIDE)
+    gy = torch.minimum(gy.clamp_(min=0.0), rows * INSIDE)
     cell_x, cell_y = torch.floor(gx), torch.floor(gy)
     cell = torch.addcmul(cell_x, cell_y, columns).to(torch.int32)
     cell += first_cell
@@ -83,7 +83,7 @@ def _along(lines: Tensor, right: Tensor) -> tuple[Tensor, ...]:
         return tuple(line[..., :1] + line[..., 1:] * right for line in lines.unbind(1))
     basis = torch.stack([torch.ones_like(right), right])
     points = torch.mm(lines.view(-1, 2), basis)  # a single pass over memory
-    return points.view(*lines.shape[:3], -1).unbind(1)
+    return points.view(*lines.shape[:3], len(right)).unbind(1)
 
 
 def land_height(fields: Fields, road: Tensor, x: Tensor, y: Tensor) -> Tensor:

@@ -30,6 +30,16 @@ POINTS_PER_HALF_WIDTH = 4.0
 REFINEMENTS = 2
 
 
+RAY_TENSORS = 18
+"""As many numbers are kept at once of each point of a beam; measured without a compiler."""
+
+
+def ray_bytes(config: LidarConfig) -> int:
+    """Memory that casting one car's beams takes."""
+    points = math.ceil(config.reach * POINTS_PER_HALF_WIDTH) + 1
+    return points * config.beams * 4 * RAY_TENSORS
+
+
 def beam_angles(config: LidarConfig, device: torch.device | str = "cpu") -> Tensor:
     """Angle of each beam from straight ahead (beams,), right to left."""
     half = math.radians(config.spread) / 2 if config.beams > 1 else 0.0

@@ -12,6 +12,7 @@ Because the tile is filtered separately along and across the road, a lane line t
 horizon stays a line and one that crosses the view fades into the road, without flicker.
 """
 
+import zlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -149,9 +150,11 @@ def make_looks(
         device: Where the atlases go.
     """
     atlases = []
-    for index, name in enumerate(styles):
+    for name in styles:
         for variant in range(variants):
-            draw = np.random.Generator(np.random.PCG64([seed, index, variant]))
+            # By name, so that a place looks the same in whatever company.
+            key = [seed, zlib.crc32(name.encode()), variant]
+            draw = np.random.Generator(np.random.PCG64(key))
             style = find_style(name)
             if variant:
                 style = vary(style, draw, light, colour, texture)

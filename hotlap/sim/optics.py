@@ -6,8 +6,9 @@
     strip     a long line of normal noise; a picture's noise is a stretch of it
 
 Sums are done in 16-bit integers, which a CPU adds sixteen at a time and all devices agree on. A
-stretch starts at one of thousands of places and may be negated, so noise repeats too rarely for a
-policy to learn it, and costs a copy instead of a draw. Either step is switched off by passing None.
+stretch starts at one of many places (4094 for 160x120x3, 5 for a grey 8x8) and may be negated, so
+noise repeats too rarely for a policy to learn it, and costs a copy instead of a draw. Either step
+is switched off by passing None.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hotlap.config.randomisation import STRONGEST_NOISE
 from hotlap.sim.random import integers
 
 STRIP_FRAMES = 16
@@ -25,8 +27,6 @@ STARTS_APART = 211
 """Values between places where a stretch may start; prime, so that it never lines up with rows."""
 UNIT = 32
 """Standard deviation of the strip's values."""
-STRONGEST_NOISE = 25.0
-"""Grey levels: beyond this the sums would leave 16 bits."""
 BLUR_STEPS = 8
 """Strengths of blur are rounded to this many steps, for the same reason."""
 CHUNK = 16

@@ -1,7 +1,5 @@
 """Drawing an episode's own car and camera from their ranges."""
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -45,10 +43,3 @@ def draw_camera(ranges: RandomisationConfig, key: Tensor) -> dict[str, Tensor]:
         "noise": _spread(draws[4], ranges.noise),
         "blur": _spread(draws[5], ranges.blur),
     }
-
-
-def pitch_play(ranges: RandomisationConfig) -> float:
-    """How far the ranges let a camera's horizon move, as an angle of pitch, radians."""
-    pitch = math.radians(max(abs(end) for end in ranges.camera_pitch))
-    zoom = max(abs(end - 1.0) for end in ranges.camera_zoom)
-    return pitch + zoom  # a zoom moves the horizon by less than its own share, below 45 degrees

@@ -218,6 +218,7 @@ def _describe(
     """Read a road's features at a point of it, and measure the car against them."""
     count, closed = roads.count[road], roads.closed[road]
     fraction = torch.where(closed | (node <= count - 2), fraction, 1.0)  # past an open road's end
+    fraction = torch.where(closed | (node >= 0), fraction, 0.0)  # before its beginning
     node = torch.where(
         closed, torch.remainder(node, count), torch.minimum(node, count - 2).clamp(min=0)
     )

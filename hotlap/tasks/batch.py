@@ -60,8 +60,8 @@ class BatchEnv:
         seed: With an environment's identity, decides all its episodes.
         who: Identities (B,); 0, 1, 2, ... unless given. The same seed and identity give the same
             episodes in any batch.
-        borrow: On a GPU, hand out what a step returns without copying it first: a little faster,
-            but the next step overwrites it.
+        borrow: Hand out what a step returns without copying it first: a little faster, but it is
+            the batch's own, and on a GPU the next step overwrites it.
     """
 
     def __init__(
@@ -89,7 +89,8 @@ class BatchEnv:
         self._pass_on: Callable[[State, Tensor], tuple[Played, State]] = self._play_and_begin
         self._observe: Callable[[State], Tensor] = task.observe
         self._turn: Callable[[State, Tensor], tuple[Played, State, Tensor]] = self._take_turn
-        self._copies = False
+        self._borrow = borrow
+        self._overwrites = False
         self._on_cpu = task.device.type == "cpu"
         if self._on_cpu:
             self._pass_on = self._play_and_begin_some
@@ -103,7 +104,7 @@ class BatchEnv:
             else:
                 self._pass_on = _compiled(self._play_and_begin)
                 self._turn = GraphedTurn(self._take_turn)
-                self._copies = not borrow
+                self._overwrites = True
         self._next: State | None = None
         self._steps = 0
         self._bad = torch.zeros(num_envs, dtype=torch.bool, device=task.device)
@@ -150,10 +151,11 @@ class BatchEnv:
         played, self._state, observation = self._turn(state, action)
         self._ended = played.state
         self._steps += 1
-        if not self._copies:
+        if self._borrow:
             return self._step_of(played, observation)
-        # Pictures are copied while they are packed, the rest once it is small.
-        step = vars(self._step_of(played, observation.clone()))
+        if self._overwrites:  # pictures are copied while they are packed
+            observation = observation.clone()
+        step = vars(self._step_of(played, observation))
         rest = {name: value for name, value in step.items() if name != "observation"}
         return Step(step["observation"], **clone_tree(rest))
 
@@ -241,6 +243,7 @@ class BatchEnv:
 
     def save_state(self) -> State:
         """A copy of everything that decides the future."""
+        self._refuse_bad()
         copy = map_tree(torch.clone, self._running)
         return {"seed": self.seed, "steps": self._steps, "envs": copy}
 
@@ -288,13 +291,15 @@ class BatchEnv:
         """Stop if any action was not a number, naming the first environment and when."""
         if not bool(self._bad.any()):
             return
-        place = int(self._bad.nonzero()[0])
+        bad = self._bad.nonzero().squeeze(-1)
+        self._bad.zero_()  # told once; whoever goes on starts clean
+        place = int(bad[0])
         when = f"step {self._steps}"
         if not self._on_cpu:
             when = f"one of the steps {max(0, self._steps - CHECK_EVERY)} to {self._steps}"
         raise ValueError(
             f"action of environment {int(self.who[place])} (place {place} in the batch) at {when} "
-            f"is not a finite number; {int(self._bad.sum())} of {self.num_envs} are bad. "
+            f"is not a finite number; {len(bad)} of {self.num_envs} are bad. "
             "Look for a diverged policy or a division by zero before this step."
         )
 

@@ -8,7 +8,8 @@ Earns: a named reward (`donkey_rewards`); DonkeyCar's own by default, which pays
 Ends: terminated where |cte| exceeds max_cte or a wall is hit; truncated after max_steps or where an
     open road runs out.
 Reports: cte (DonkeyCar units, positive to the right), speed, position, velocity, acceleration,
-    gyro, progress, laps and lap times, and where on the road the car is.
+    gyro, progress, laps and lap times (of laps on which some part of the car stayed on the road),
+    and where on the road the car is.
 """
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch import Tensor
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.sim.atlas import unpack
 from hotlap.sim.fields import survey
-from hotlap.sim.lidar import cast_road, wall_limits
+from hotlap.sim.lidar import cast_road, ray_bytes, wall_limits
 from hotlap.sim.random import Stream, make_key, uniform
 from hotlap.sim.randomisation import draw_vehicle
 from hotlap.sim.roads import Place, Roads, arc_between, curvature_ahead, lay_out, locate, pose_on
@@ -100,8 +101,10 @@ class DonkeyTask(Task):
     @property
     def bytes_per_env(self) -> int:
         """Memory one environment takes while stepping."""
-        drawing = 0 if self.camera is None else self.camera.bytes_per_picture
-        return max(super().bytes_per_env, 4096 + drawing)
+        sensing = 0 if self.camera is None else self.camera.bytes_per_picture
+        if self.config.sensor == "lidar":
+            sensing = ray_bytes(self.config.lidar)
+        return max(super().bytes_per_env, 4096 + sensing)
 
     # --- the episode ---------------------------------------------------------------------------
 
@@ -156,11 +159,13 @@ class DonkeyTask(Task):
         )
         moved = arc_between(self.roads, road, before["s"], place.s)
         time = state["time"] + self.control_dt
-        laps = count_laps(state["laps"], moved, self.roads.length[road], time, self.control_dt)
+        signals = self._signals(car, place, road)
+        laps = count_laps(
+            state["laps"], moved, self.roads.length[road], time, self.control_dt, signals.on_road
+        )
         after = state | {
             "car": car, "place": place.tensors(), "laps": laps, "time": time, "throttle": throttle,
         }  # fmt: skip
-        signals = self._signals(car, place, road)
         over = (signals.off_track + signals.hit) > 0
         ran_out = ~self.roads.closed[road] & (place.s >= self.roads.length[road] - 2 * UNIT)
         return Outcome(
@@ -181,6 +186,7 @@ class DonkeyTask(Task):
             speed=torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2),
             off_track=(off > 1).to(torch.float32),
             hit=(beyond > self.walls[road]).to(torch.float32),
+            on_road=beyond < self.vehicle.width / 2,
         )
 
     def _metrics(self, state: State, signals: Signals) -> dict[str, Tensor]:

@@ -25,6 +25,8 @@ class Signals:
     """1 where the car has just left the road for good, else 0."""
     hit: Tensor
     """1 where the car has just hit a wall, else 0."""
+    on_road: Tensor
+    """Whether some part of the car's width is on the road, bool."""
 
 
 def _ended(signals: Signals) -> Tensor:

@@ -46,7 +46,7 @@ class GraphedTurn:
     def _capture(self, state: State, action: Tensor) -> None:
         self._state = clone_tree(state)
         self._action = action.clone()
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream(action.device)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UPS):

@@ -1,6 +1,8 @@
 """Whether a batch fits, asked before it is made."""
 
 import os
+import sys
+from pathlib import Path
 
 import torch
 
@@ -8,10 +10,18 @@ KEPT_FREE = 0.1
 """Share of the free memory that is left alone."""
 
 
+CGROUP = Path("/sys/fs/cgroup")
+"""Where a container's own limit is told, on Linux."""
+
+
 def free_bytes(device: torch.device) -> int:
     """Memory that can still be had on a device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
+    return min(_free_in_machine(), _free_in_container())
+
+
+def _free_in_machine() -> int:
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:
@@ -19,7 +29,18 @@ def free_bytes(device: torch.device) -> int:
                     return int(line.split()[1]) * 1024
     except OSError:
         pass
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError):  # a system that does not tell
+        return sys.maxsize
+
+
+def _free_in_container() -> int:
+    try:
+        limit, used = (int((CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+    except (OSError, ValueError):  # no container, or none with a limit ("max")
+        return sys.maxsize
+    return max(limit - used, 0)
 
 
 def refuse_if_too_large(num_envs: int, bytes_per_env: int, device: torch.device) -> None:

@@ -25,6 +25,7 @@ from hotlap.sim.atlas import (
 from hotlap.sim.camera import (
     Aim,
     Frame,
+    Play,
     Rows,
     View,
     divide_rows,
@@ -37,7 +38,7 @@ from hotlap.sim.fields import Fields, survey
 from hotlap.sim.looks import make_looks
 from hotlap.sim.optics import add_noise, blur, make_strip
 from hotlap.sim.random import Stream, integers, make_key
-from hotlap.sim.randomisation import draw_camera, pitch_play
+from hotlap.sim.randomisation import draw_camera
 from hotlap.sim.roads import Roads
 from hotlap.sim.silhouettes import Silhouette
 from hotlap.sim.uprights import Uprights, make_uprights, paint_silhouette
@@ -76,7 +77,9 @@ class RoadCamera:
         if ranges.noise[1] > 0:
             channels = 3 if config.colour else 1
             self._strip = make_strip(config.height, config.width, channels, roads.device)
-        self.frame = divide_rows(config, self.fields, pitch_play(ranges), self.uprights is not None)
+        most = math.radians(max(abs(end) for end in ranges.camera_pitch))
+        play = Play(most, ranges.camera_zoom)
+        self.frame = divide_rows(config, self.fields, play, self.uprights is not None)
         if roads.device.type == "cpu":
             shape = (CHUNK, config.height, padded_width(config))
             self._index = torch.empty(shape, dtype=torch.int32)

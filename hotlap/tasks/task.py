@@ -108,10 +108,14 @@ def leaves(tree: Any) -> list[Tensor]:
 def copy_tree(into: State, tree: State) -> None:
     """Copy a tree of tensors over another; on a GPU in a few launches, whatever their number."""
     by_kind: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-    for old, new in zip(leaves(into), leaves(tree), strict=True):
+
+    def sort(old: Tensor, new: Tensor) -> Tensor:
         olds, news = by_kind.setdefault(old.dtype, ([], []))
         olds.append(old)
         news.append(new)
+        return old
+
+    map_tree(sort, into, tree)  # by name: two trees need not be in the same order
     for olds, news in by_kind.values():
         torch._foreach_copy_(olds, news)
 

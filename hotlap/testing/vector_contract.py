@@ -217,6 +217,8 @@ def _check_nan(env: VectorEnv, seed: int) -> bool:
     try:
         env.step(action)
     except Exception:
+        env.reset(seed=seed)
+        env.step(env.action_space.sample())  # it must still be of use
         return True
     expect(
         False,

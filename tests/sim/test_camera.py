@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hotlap.config.sensors import CameraConfig
 from hotlap.sim import atlas, camera
-from hotlap.sim.camera import View, draw_forward
+from hotlap.sim.camera import Play, View, draw_forward
 from hotlap.sim.fields import Fields, survey
 from hotlap.sim.looks import Looks, make_looks
 from hotlap.sim.roads import Roads, lay_out, pose_on
@@ -118,6 +118,36 @@ def test_a_picture_is_the_same_alone_and_in_a_batch(colour: bool) -> None:
     for i in range(7):
         alone = draw_forward(config, fields, looks, views(roads, s[i : i + 1]))
         assert torch.equal(alone[0], together[i])
+
+
+@pytest.mark.parametrize("pitch, fov", [(15, 90), (30, 90), (45, 120), (60, 140), (-20, 60)])
+@pytest.mark.parametrize(
+    "play", [Play(), Play(0.17), Play(0.0, (0.5, 1.5)), Play(0.26, (0.8, 1.2))]
+)
+def test_the_horizon_lies_in_the_rows_that_can_be_both(pitch: int, fov: int, play: Play) -> None:
+    config = CameraConfig(width=16, height=60, pitch=pitch, fov=fov)
+    _, fields, _ = scene(find_track("generated_track"))
+    frame = camera.divide_rows(config, fields, play, upright=False)
+    focal = camera.focal_length(config)
+    for zoom in play.zoom:
+        for turn in (-play.pitch, play.pitch):
+            row = 30 - focal * zoom * math.tan(math.radians(pitch) + turn)
+            assert min(max(row, 0.0), 60.0) >= frame.first_ground - 0.5
+            assert min(max(row, 0.0), 60.0) <= frame.last_sky + 0.5
+
+
+@pytest.mark.parametrize("track", ["generated_track", "mountain_track", "warehouse"])
+@pytest.mark.parametrize("pitch", [-30, 80])
+def test_cameras_that_see_only_sky_or_only_ground_draw(track: str, pitch: int) -> None:
+    config = CameraConfig(width=12, height=9, pitch=pitch, fov=10)
+    roads, fields, looks = scene(find_track(track))
+    pictures = draw_forward(config, fields, looks, views(roads, torch.tensor([1.0, 2.0])))
+    assert pictures.shape == (2, 9, 12, 3) and int(pictures.amax()) > 0
+
+
+def test_a_place_looks_the_same_in_whatever_company() -> None:
+    alone, together = make_looks(("road",)), make_looks(("warehouse", "road"))
+    assert torch.equal(together.colour[len(alone.colour) :], alone.colour)
 
 
 def test_luminance_is_that_of_the_colours() -> None:

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from hotlap.config.sensors import CameraConfig
 from hotlap.sim.random import make_key, uniform
 from hotlap.tasks.batch import BatchEnv, Step
 from hotlap.tasks.registry import make_task
-from hotlap.tasks.task import Task
+from hotlap.tasks.task import Task, copy_tree, leaves
 
 CLOSE = 1e-5
 STRAIGHT_ON, HARD_RIGHT, STAY = (0.0, 0.6), (1.0, 1.0), (0.0, 0.0)
@@ -228,6 +229,32 @@ def test_a_restored_batch_forgets_a_refused_action(telemetry: Task) -> None:
     drive(batch, STAY)
 
 
+def test_after_a_refused_action_the_batch_goes_on(telemetry: Task) -> None:
+    batch = begun(telemetry, torch.arange(2))
+    for begin_anew in (False, True):
+        with pytest.raises(ValueError, match="not a finite number"):
+            drive(batch, (float("nan"), 0.0))
+        if begin_anew:
+            batch.reset(mask=torch.ones(2, dtype=torch.bool))
+        drive(batch, STAY)
+
+
+def test_what_a_step_returns_belongs_to_the_caller(telemetry: Task) -> None:
+    kept, spoilt = (begun(telemetry, torch.arange(3)) for _ in range(2))
+    for _ in range(3):
+        one, other = (leaves(vars(drive(batch, STRAIGHT_ON))) for batch in (kept, spoilt))
+        for value, spoils in zip(one, other, strict=True):
+            assert torch.equal(value, spoils)
+            spoils.zero_()
+
+
+def test_trees_are_copied_by_name_whatever_their_order() -> None:
+    into = {"a": torch.zeros(2), "b": {"c": torch.zeros(1), "d": torch.zeros(1)}}
+    copy_tree(into, {"b": {"d": torch.ones(1), "c": torch.full((1,), 2.0)}, "a": torch.ones(2)})
+    assert into["a"].tolist() == [1.0, 1.0]
+    assert (float(into["b"]["c"]), float(into["b"]["d"])) == (2.0, 1.0)
+
+
 # --- compiled --------------------------------------------------------------------------------
 
 
@@ -241,6 +268,26 @@ def test_a_compiled_batch_draws_the_same_and_drives_nearly_the_same() -> None:
     logs = [play(begun(task, torch.arange(16)), 200) for task in (eager, fused)]
     assert logs[0]["terminated"].any()
     same(*logs, 1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("track", ["generated_track", "mountain_track", "warehouse"])
+def test_a_compiled_batch_sees_the_same_pictures(track: str) -> None:
+    camera = CameraConfig(width=64, height=48)
+    settings: dict[str, Any] = {"camera": camera, "tracks": (track,), "max_steps": 7}
+    eager, fused = (
+        begun(make_task("donkey", compiled=compiled, **settings), torch.arange(5))
+        for compiled in (False, True)
+    )
+    for _ in range(20):
+        pictures = [
+            drive(batch, STRAIGHT_ON).observation.to(torch.int16) for batch in (eager, fused)
+        ]
+        worst = ((pictures[0] - pictures[1]).abs() > 2).float().flatten(1).mean(1).max()
+        assert float(worst) < 0.01
+    last = [batch.final_observation(torch.tensor([1, 3])).float() for batch in (eager, fused)]
+    assert float((last[0] - last[1]).abs().mean()) < 0.5
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from hotlap.config.sensors import LidarConfig
 from hotlap.tasks import memory
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.registry import make_task
@@ -61,6 +62,14 @@ def test_a_batch_that_does_not_fit_is_refused_with_what_would(
     BatchEnv(telemetry, 90)
     with pytest.raises(MemoryError, match=r"91 environments.*at most 90 would fit"):
         BatchEnv(telemetry, 91)
+
+
+def test_a_lidar_takes_the_memory_of_all_points_of_its_beams() -> None:
+    few, many = (
+        make_task("donkey-lidar", lidar=LidarConfig(beams=beams)).bytes_per_env
+        for beams in (19, 1900)
+    )
+    assert few > 50_000 and many > 90 * few
 
 
 def test_a_batch_must_begin_before_it_steps(telemetry: Task) -> None:

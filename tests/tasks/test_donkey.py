@@ -37,9 +37,13 @@ def go(batch: BatchEnv, steer: float, throttle: float, steps: int = 1) -> Step:
 # --- rewards ---------------------------------------------------------------------------------
 
 
+NOWHERE = torch.tensor([[False]])  # no reward looks at it
+
+
 def signals(**values: float) -> Signals:
     usual = {"closeness": 0.75, "forward": 2.0, "speed": 2.5, "off_track": 0.0, "hit": 0.0}
-    return Signals(**{name: torch.tensor([[v]]) for name, v in (usual | values).items()})
+    values = usual | values
+    return Signals(**{name: torch.tensor([[v]]) for name, v in values.items()}, on_road=NOWHERE)
 
 
 @pytest.mark.parametrize(

@@ -153,3 +153,10 @@ def check_spread(values: Tensor, limits: tuple[float, float]) -> None:
 
 def changed(one: dict[str, Tensor], other: dict[str, Tensor]) -> set[str]:
     return {name for name in one if not torch.equal(one[name], other[name])}
+
+
+def test_ranges_beyond_what_can_be_simulated_are_refused() -> None:
+    with pytest.raises(ValueError, match="delay of 9 control steps"):
+        task_with(delay=(0, 9))
+    with pytest.raises(ValueError, match="noise must not exceed"):
+        task_with(noise=(0.0, 80.0))

@@ -16,12 +16,16 @@ LENGTH = torch.tensor([[10.0]])
 DT = 0.5
 
 
-def book(moves: list[float]) -> list[tuple[int, float]]:
-    """Laps and lap time after each step of signed distances, on a loop of 10 m, 0.5 s a step."""
+def book(moves: list[float], astray: tuple[int, ...] = ()) -> list[tuple[int, float]]:
+    """Laps and lap time after each step of signed distances, on a loop of 10 m, 0.5 s a step.
+
+    `astray` are the steps that end beside the road.
+    """
     books, told = begin_laps(torch.zeros(1, 1)), []
     for step, moved in enumerate(moves, start=1):
         time = torch.tensor([[step * DT]])
-        books = count_laps(books, torch.tensor([[moved]]), LENGTH, time, DT)
+        on_road = torch.tensor([[step not in astray]])
+        books = count_laps(books, torch.tensor([[moved]]), LENGTH, time, DT, on_road)
         told.append((int(books["laps"]), round(float(books["lap_time"]), 5)))
     return told
 
@@ -45,6 +49,24 @@ def test_a_lap_backwards_is_no_lap() -> None:
     assert all(laps == 0 for laps, _ in book([-4.0] * 6))
 
 
+@pytest.mark.parametrize("astray", [(1,), (2,), (3,), (1, 2, 3)])
+def test_a_lap_with_a_moment_beside_the_road_does_not_count_but_the_next_does(
+    astray: tuple[int, ...],
+) -> None:
+    assert book([4.0] * 5, astray) == [(0, 0.0)] * 4 + [(1, 1.25)]
+
+
+def test_a_lap_begun_beside_the_road_does_not_count() -> None:
+    assert book([4.0] * 8, astray=(4,))[2:] == [
+        (1, 1.25),
+        (1, 0.0),
+        (1, 0.0),
+        (1, 0.0),
+        (1, 0.0),
+        (2, 1.25),
+    ]
+
+
 def drive(points: list[tuple[float, float]]) -> int:
     """Laps counted on a round road for a car that is led through points."""
     roads: Roads = lay_out([circle(RADIUS)])
@@ -55,7 +77,9 @@ def drive(points: list[tuple[float, float]]) -> int:
     for step, (x, y) in enumerate(spots[1:], start=1):
         after = locate(roads, road, place.node, x, y, still, arc_along(place.s, x, y, roads))
         moved = arc_between(roads, road, place.s, after.s)
-        books = count_laps(books, moved, roads.length[road], torch.tensor([[step * DT]]), DT)
+        on_road = (after.n < after.width_left) & (-after.n < after.width_right)
+        time = torch.tensor([[step * DT]])
+        books = count_laps(books, moved, roads.length[road], time, DT, on_road)
         place = after
     return int(books["laps"])
 
@@ -66,10 +90,12 @@ def arc_along(s: Tensor, x: Tensor, y: Tensor, roads: Roads) -> Tensor:
     return arc_between(roads, torch.zeros(1, 1, dtype=torch.int64), s, aim)
 
 
-def around(start: float, end: float, steps: int = 80) -> list[tuple[float, float]]:
-    """Points on the road from one angle to another."""
+def around(
+    start: float, end: float, steps: int = 80, radius: float = RADIUS
+) -> list[tuple[float, float]]:
+    """Points on the road, or inside it, from one angle to another."""
     angles = [start + (end - start) * i / steps for i in range(steps + 1)]
-    return [(RADIUS * math.cos(a), RADIUS * math.sin(a)) for a in angles]
+    return [(radius * math.cos(a), radius * math.sin(a)) for a in angles]
 
 
 def loops(times: int) -> list[tuple[float, float]]:
@@ -93,8 +119,9 @@ def test_driving_round_counts() -> None:
         + (around(0.2, -0.2) + around(-0.2, 0.2)) * 5,  # back and forth over the line
         around(0, 6.0) + around(6.0, -6.0, 160),  # turned round before the line
         around(0, -6.5),  # the wrong way
+        around(0, 6.5, radius=1.0),  # through the infield
     ],
-    ids=["circling", "back and forth", "turned round", "the wrong way"],
+    ids=["circling", "back and forth", "turned round", "the wrong way", "infield"],
 )
 def test_what_only_crosses_the_line_does_not_count(points: list[tuple[float, float]]) -> None:
     assert drive(points) == 0
