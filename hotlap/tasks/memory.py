@@ -38,9 +38,11 @@ def _free_in_machine() -> int:
 def _free_in_container() -> int:
     try:
         limit, used = (int((CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        lines = (line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+        files = sum(int(size) for name, size in lines if name == "inactive_file")
     except (OSError, ValueError):  # no container, or none with a limit ("max")
         return sys.maxsize
-    return max(limit - used, 0)
+    return max(limit - used + files, 0)  # files kept for speed are given up when memory is needed
 
 
 def refuse_if_too_large(num_envs: int, bytes_per_env: int, device: torch.device) -> None:

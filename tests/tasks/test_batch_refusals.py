@@ -1,5 +1,7 @@
 """What the batch engine refuses, and what it says."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -62,6 +64,19 @@ def test_a_batch_that_does_not_fit_is_refused_with_what_would(
     BatchEnv(telemetry, 90)
     with pytest.raises(MemoryError, match=r"91 environments.*at most 90 would fit"):
         BatchEnv(telemetry, 91)
+
+
+def test_a_container_has_what_its_limit_leaves_and_its_kept_files_give_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    machine = memory.free_bytes(torch.device("cpu"))
+    told = {"max": "1000", "current": "800", "stat": "anon 500\ninactive_file 250\nkernel 50"}
+    for name, text in told.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert memory.free_bytes(torch.device("cpu")) == 450 < machine
+    (tmp_path / "memory.max").write_text("max")
+    assert memory.free_bytes(torch.device("cpu")) > 450
 
 
 def test_a_lidar_takes_the_memory_of_all_points_of_its_beams() -> None:
