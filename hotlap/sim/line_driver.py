@@ -51,7 +51,7 @@ class LineDriverConfig:
     """Acceleration per error of the speed, 1/s."""
     patience: float = 0.08
     """Offset beyond which the way back to the line is not steered more sharply, m."""
-    caution: float = 0.5
+    caution: float = 0.95
     """Share of the speed given up where the car is a metre or more off the line."""
     delay: float = 0.025
     """How far ahead the car is judged, s: half a control step, as commands are held that long."""
