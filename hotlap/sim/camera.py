@@ -42,7 +42,7 @@ from hotlap.sim.uprights import Uprights, find_uprights, paint_silhouette
 PROFILE_POINTS = 24
 STEEPEST = math.radians(89.0)
 """Beyond this pitch a camera sees its horizon nowhere near."""
-STEEP = 0.35
+STEEP = 0.24
 """Downward slope of a ray from which blocks are high: there a step down moves the ground point
 almost as evenly as a step aside."""
 

@@ -208,3 +208,15 @@ def test_beyond_the_ends_of_an_open_road_the_car_stays_within_a_sample_of_its_en
 def test_no_tracks_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one track"):
         lay_out([])
+
+
+def test_behind_the_beginning_of_an_open_road_its_arc_length_stays_zero() -> None:
+    roads = lay_out([straight(30.0)])
+    road = torch.zeros(1, 5, dtype=torch.int64)
+    x, y, heading, _ = pose_on(roads, road, torch.zeros(1, 5), torch.zeros(1, 5))
+    back = torch.linspace(0.05, 0.9, 5)
+    place = locate(
+        roads, road, road, x - back * torch.cos(heading), y - back * torch.sin(heading), heading,
+        torch.zeros(1, 5),
+    )  # fmt: skip
+    assert place.s.abs().max() < 1e-6
