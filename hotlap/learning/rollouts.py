@@ -51,12 +51,6 @@ class Rollouts(BaseBuffer):
         self.rewards, self.done, self.values, self.log_probs = (make(()) for _ in range(4))
         self.advantages, self.returns = make(()), make(())
 
-    @property
-    def bytes(self) -> int:
-        """Memory it takes."""
-        kept = (value for value in vars(self).values() if isinstance(value, Tensor))
-        return sum(value.numel() * value.element_size() for value in kept)
-
     def reset(self) -> None:
         """Begin anew; what was there is overwritten."""
         self.pos, self.full = 0, False

@@ -9,7 +9,7 @@ Within a block the atlas place moves in equal steps, so the costly part (where o
 level of detail) is done once per block, and a pixel costs a few additions and one read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -256,12 +256,12 @@ def _offsets(length: int, device: torch.device) -> Tensor:
     return torch.arange(length, device=device) - (length - 1) / 2
 
 
-_kept_offsets = lru_cache(maxsize=16)(_offsets)
+_kept = lru_cache(maxsize=64)(lambda make, *settings: make(*settings))
 
 
-def _constant_offsets(length: int, device: torch.device) -> Tensor:
-    """`_offsets` made once; a compiler makes them its own."""
-    return (_offsets if torch.compiler.is_compiling() else _kept_offsets)(length, device)
+def constant(make: Callable[..., Tensor], *settings: object) -> Tensor:
+    """A constant made once; a compiler makes it its own."""
+    return make(*settings) if torch.compiler.is_compiling() else _kept(make, *settings)
 
 
 def _band_index(band: Band | Sky) -> Tensor:
@@ -289,7 +289,7 @@ def block_planes(band: Band) -> Planes:
     row, column = band.row.unsqueeze(2), band.column.unsqueeze(2)  # (B, R, 1, G)
     rows_across, columns_across = (step.unsqueeze(2) for step in band.across)
     if band.down is not None:
-        below = _constant_offsets(height, row.device).view(-1, 1)
+        below = constant(_offsets, height, row.device).view(-1, 1)
         row = torch.addcmul(row, band.down[0].unsqueeze(2), below)
         column = torch.addcmul(column, band.down[1].unsqueeze(2), below)
     planes = []

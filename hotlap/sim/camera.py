@@ -13,9 +13,7 @@ sides, so a pixel's ground point is linear in its column.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -27,6 +25,7 @@ from hotlap.sim.atlas import (
     Band,
     Sky,
     choose,
+    constant,
     read_raw,
     road_places,
     sky_blocks,
@@ -248,14 +247,6 @@ def _rights(config: CameraConfig, group: int, device: torch.device) -> Tensor:
     return (middle - config.width / 2) / focal_length(config)
 
 
-_kept = lru_cache(maxsize=64)(lambda make, *settings: make(*settings))
-
-
-def _constant(make: Callable[..., Tensor], *settings: object) -> Tensor:
-    """A constant made once; a compiler makes it its own."""
-    return make(*settings) if torch.compiler.is_compiling() else _kept(make, *settings)
-
-
 @dataclass(frozen=True)
 class Rows:
     """What every row of a picture knows: rows of ground blocks and rows of sky."""
@@ -275,7 +266,7 @@ def scan_rows(config: CameraConfig, fields: Fields, frame: Frame, view: View, ai
     device = view.x.device
     # Each row's rays half a pixel above and below: their mean is the row, their difference the
     # step.
-    slopes, forward = _rays(aim, _constant(_ground_downs, config, frame, device))
+    slopes, forward = _rays(aim, constant(_ground_downs, config, frame, device))
     count = slopes.shape[1] // 2
     if fields.steepest:
         distances, seen = _land_on_hills(fields, view, slopes, aim.longest)
@@ -298,8 +289,8 @@ def scan_rows(config: CameraConfig, fields: Fields, frame: Frame, view: View, ai
     lines = torch.cat([torch.lerp(upper, lower, 0.5), lower - upper], 2).transpose(1, 2)
     ground = GroundRows(lines.contiguous(), aim.columns, aim.rows, aim.first_cell)
     distance, at_slope = (torch.lerp(x[:, :count], x[:, count:], 0.5) for x in (distances, slopes))
-    slope, _ = _rays(aim, _constant(_sky_downs, config, frame, device))
-    sideways = _constant(_rights, config, 1, device) / aim.zoom  # (B, W)
+    slope, _ = _rays(aim, constant(_sky_downs, config, frame, device))
+    sideways = constant(_rights, config, 1, device) / aim.zoom  # (B, W)
     azimuth = view.heading.unsqueeze(-1) - torch.atan(sideways)
     sky = sky_places(-slope.unsqueeze(-1), azimuth.unsqueeze(1))
     return Rows(ground, distance, at_slope, seen[:, count:], sky)
@@ -325,7 +316,7 @@ def place_blocks(
     And the silhouettes of what stands on the ground, to be painted over that in turn; only for
     these is the view needed.
     """
-    right = _constant(_rights, config, GROUP, rows.seen.device)
+    right = constant(_rights, config, GROUP, rows.seen.device)
     coordinates = road_coordinates(fields, rows.ground, right, 1.0 / focal_length(config))
     silhouettes: tuple[Silhouette, ...] = ()
     if uprights is not None and view is not None and rows.seen.shape[1] > 1:

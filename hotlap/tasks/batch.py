@@ -11,14 +11,13 @@ only when asked for. `terminated` (the task ended) and `truncated` (the clock di
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from hotlap.tasks.graph import GraphedTurn
 from hotlap.tasks.memory import refuse_if_too_large
-from hotlap.tasks.task import State, Task, choose_tree, clone_tree, map_tree
+from hotlap.tasks.task import State, Task, choose_tree, clone_tree, compiled, map_tree
 
 COMPILED_AT_ONCE = 64
 """Compiled steps that one process may keep, for batches of several tasks and sizes."""
@@ -98,11 +97,11 @@ class BatchEnv:
             dynamo = torch._dynamo.config
             dynamo.recompile_limit = max(dynamo.recompile_limit, COMPILED_AT_ONCE)
             if not task.staged:
-                self._observe = _compiled(task.observe)
+                self._observe = compiled(task.observe)
             if self._on_cpu:
-                self._play_out, self._begin = _compiled(self._play), _compiled(self._fresh)
+                self._play_out, self._begin = compiled(self._play), compiled(self._fresh)
             else:
-                self._pass_on = _compiled(self._play_and_begin)
+                self._pass_on = compiled(self._play_and_begin)
                 self._turn = GraphedTurn(self._take_turn)
                 self._overwrites = True
         self._next: State | None = None
@@ -322,8 +321,3 @@ class Played:
     truncated: Tensor
     terms: dict[str, Tensor]
     metrics: dict[str, Tensor]
-
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of fixed shapes, compiled as a whole."""
-    return torch.compile(function, dynamic=False, fullgraph=True)

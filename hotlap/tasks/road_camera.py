@@ -43,6 +43,7 @@ from hotlap.sim.roads import Roads
 from hotlap.sim.silhouettes import Silhouette
 from hotlap.sim.uprights import Uprights, make_uprights, paint_silhouette
 from hotlap.tasks.task import State
+from hotlap.tasks.task import compiled as compile_whole
 
 CHUNK = 64
 """Pictures drawn at a time on a CPU, so that what is worked on stays in its cache."""
@@ -213,4 +214,4 @@ def _split(record: Record, size: int) -> list[Record]:
 
 def _compile(stage: Callable[..., Any], compiled: bool) -> Callable[..., Any]:
     """A stage, compiled if asked for."""
-    return torch.compile(stage, dynamic=False, fullgraph=True) if compiled else stage
+    return compile_whole(stage) if compiled else stage

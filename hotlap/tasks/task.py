@@ -82,6 +82,11 @@ class Task(ABC):
         return 4096 + 3 * size * self.seats
 
 
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of fixed shapes, compiled as a whole."""
+    return torch.compile(function, dynamic=False, fullgraph=True)
+
+
 def episode_key(seed: int | Tensor, who: Tensor, episode: Tensor) -> Tensor:
     """The key (B,) that all draws of an episode come from; a seed counts in all its 64 bits."""
     seed = torch.as_tensor(seed, dtype=torch.int64, device=who.device)
@@ -98,11 +103,9 @@ def map_tree(function: Callable[..., Tensor], *trees: Any) -> Any:
 
 def leaves(tree: Any) -> list[Tensor]:
     """All tensors of nested dicts."""
-    return (
-        [leaf for value in tree.values() for leaf in leaves(value)]
-        if isinstance(tree, dict)
-        else [tree]
-    )
+    if not isinstance(tree, dict):
+        return [tree]
+    return [leaf for value in tree.values() for leaf in leaves(value)]
 
 
 def copy_tree(into: State, tree: State) -> None:
