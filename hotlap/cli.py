@@ -19,13 +19,21 @@ from typing import Any
 from hotlap import __version__
 from hotlap.config.commands import BenchSimConfig, Command, TracksConfig, WatchConfig
 from hotlap.config.naming import nearest
+from hotlap.config.training import EvaluateConfig, TrainConfig
 
 REFUSE_WORDS = (
     "hotlap.config.",
     "hotlap.sim.tracks.",
     "hotlap.tasks.registry",
     "hotlap.tasks.drivers",
+    "hotlap.tasks.interface",
     "hotlap.evaluation.watching",
+    "hotlap.learning.factory",
+    "hotlap.learning.driver",
+    "hotlap.store.run_folder",
+    "hotlap.research.commands",
+    "hotlap.research.models",
+    "hotlap.research.trackers",
 )
 """A `ValueError` raised in one of these modules is about what the user wrote."""
 
@@ -57,11 +65,29 @@ def tracks(cfg: TracksConfig) -> Answer:
     return answer
 
 
+def train(cfg: TrainConfig) -> Answer:
+    """Train a driver."""
+    from hotlap.research import commands
+
+    return commands.train(cfg)
+
+
+def evaluate(cfg: EvaluateConfig) -> Answer:
+    """Judge a driver."""
+    from hotlap.research import commands
+
+    return commands.evaluate(cfg)
+
+
 def watch(cfg: WatchConfig) -> Answer:
     """Drive, and film it."""
-    from hotlap.evaluation import watching
+    if cfg.model.startswith("scripted:"):
+        from hotlap.evaluation import watching
 
-    return watching.watch(cfg)
+        return watching.watch(cfg)
+    from hotlap.research import commands
+
+    return commands.watch(cfg, cfg.trust)
 
 
 def bench_sim(cfg: BenchSimConfig) -> Answer:
@@ -87,6 +113,8 @@ class Verb:
 
 
 VERBS = {
+    "train": Verb(TrainConfig, train, positional=("task",)),
+    "evaluate": Verb(EvaluateConfig, evaluate, positional=("model",)),
     "tracks": Verb(TracksConfig, tracks, positional=("names",)),
     "watch": Verb(WatchConfig, watch, positional=("model",)),
     "bench sim": Verb(BenchSimConfig, bench_sim),

@@ -37,7 +37,7 @@ class WatchConfig(Command):
     """Let a driver drive, say how it went, and film it."""
 
     model: str
-    """Who drives, for example scripted:pure_pursuit."""
+    """Who drives: scripted:NAME, a run's folder, a bundle, or zoo:NAME."""
     task: str = "donkey"
     """What is driven."""
     track: str = "generated_track"
@@ -52,6 +52,8 @@ class WatchConfig(Command):
     """Stop after this many laps."""
     seconds: float = 120.0
     """Give up after this many simulated seconds."""
+    trust: bool = False
+    """Open models that could run code when opened, such as zips from elsewhere."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be driven."""

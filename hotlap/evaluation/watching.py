@@ -5,11 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from hotlap.config.commands import WatchConfig
 from hotlap.config.naming import nearest
 from hotlap.config.presets import load_preset
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.evaluation.film import Film
+from hotlap.evaluation.film_camera import FilmCamera
+from hotlap.evaluation.first_episodes import Env, Policy
 from hotlap.sim.lap_records import lap_limit
 from hotlap.tasks.batch import BatchEnv, Step
 from hotlap.tasks.donkey import DonkeyTask
@@ -20,27 +24,55 @@ FASTEST = 4.5
 
 
 def watch(config: WatchConfig) -> dict[str, Any]:
-    """Drive until the laps are done, the car crashes or time is up; say how it went."""
+    """Watch the scripted driver that the config names."""
     task = _task(config)
     driver = _driver(config.model, task)
     env = BatchEnv(task, 1, seed=config.seed)
-    picture = env.reset()
-    limit = lap_limit(config.track)
-    drive = _Drive(config, None if limit is None else limit.time, task.control_dt)
-    track = task.roads.tracks[0]
+    return watch_drive(config, env, lambda _: driver(env.world), config.model.partition(":")[2])
+
+
+def watch_policy(config: WatchConfig, env: Env, act: Policy) -> dict[str, Any]:
+    """Watch a policy, such as a saved model, in the environment that it learned with.
+
+    Args:
+        config: How long to watch, and where the film goes.
+        env: One environment of a road task, built with the track and seed of the config.
+        act: Who drives.
+    """
+    return watch_drive(config, env, act, "/".join(Path(config.model).parts[-2:]))
+
+
+def watch_drive(config: WatchConfig, env: Env, act: Policy, name: str) -> dict[str, Any]:
+    """Drive until the laps are done, the car crashes or time is up; say how it went.
+
+    Args:
+        config: How long to watch, and where the film goes.
+        env: One environment of a road task.
+        act: Who drives.
+        name: What the driver is called in the film.
+    """
+    task = env.task
+    if not isinstance(task, DonkeyTask):
+        raise KeyError(nearest(task.name, ["donkey"], "task to watch"))
+    if env.num_envs != 1:
+        raise ValueError(f"one environment can be watched at a time, got {env.num_envs}")
+    observation = env.reset()
+    track = task.roads.tracks[int(env.world["road"])]
+    drive = _Drive(config, name, task)
     with ExitStack() as closing:
-        film = None
+        closing.enter_context(torch.no_grad())
+        film = camera = None
         if config.video is not None:
             film = closing.enter_context(Film(config.video, track, 1 / task.control_dt, FASTEST))
-        for _ in range(task.max_steps):
-            step = env.step(driver(env.world))
+            camera = FilmCamera(env, task)
+        while not drive.over:
+            picture = None if camera is None else camera.picture(observation)
+            step = env.step(act(observation))
             drive.note(step)
-            if film is not None:
+            observation = step.observation
+            if film is not None and picture is not None:
                 x, y, _ = step.metrics["pos"][0].tolist()
-                film.add(picture[0].numpy(), x, y, float(step.metrics["speed"]), drive.caption())
-            picture = step.observation
-            if drive.over:
-                break
+                film.add(picture, x, y, float(step.metrics["speed"]), drive.caption())
     return drive.report(config.video)
 
 
@@ -68,10 +100,13 @@ def _driver(model: str, task: DonkeyTask) -> Driver:
 class _Drive:
     """The books of one drive."""
 
-    def __init__(self, config: WatchConfig, limit: float | None, dt: float) -> None:
+    def __init__(self, config: WatchConfig, name: str, task: DonkeyTask) -> None:
         self.config = config
-        self.limit = limit
-        self.dt = dt
+        self.name = name
+        limit = lap_limit(config.track, task.config.vehicle)
+        self.limit = None if limit is None else limit.time
+        self.dt = task.control_dt
+        self.max_steps = task.max_steps
         self.time = 0.0
         self.laps: list[float] = []
         self.speeds: list[float] = []
@@ -96,9 +131,9 @@ class _Drive:
             self.end = "laps done"
         elif bool(step.terminated):
             self.end = "hit a wall" if float(metrics["hit"]) else "left the road"
-        elif bool(step.truncated) and self.time < self.config.seconds - 0.1:
+        elif bool(step.truncated) and int(step.episode_length) < self.max_steps:
             self.end = "road driven to its end"
-        else:
+        elif not bool(step.truncated) and self.time < self.config.seconds - self.dt / 2:
             return
         self.over = True
 
@@ -106,7 +141,7 @@ class _Drive:
         """Lines of text for a frame of the film."""
         last = f"last lap {self.laps[-1]:.2f} s" if self.laps else ""
         return [
-            f"{self.config.track}   {self.config.model.partition(':')[2]}",
+            f"{self.config.track}   {self.name}",
             f"{self.time:6.2f} s   {self.speeds[-1]:4.2f} m/s   {last}",
         ]
 

@@ -19,11 +19,11 @@ def estimate_advantages(
             what was seen last belongs in it, discounted once: the episode would have gone on.
         values: Value of what was seen before each step (T, B).
         last_values: Value of what was seen after the last step (B,).
-        done: 1 where the episode ended in the step, either way (T, B).
+        done: Where the episode ended in the step, either way (T, B) bool.
         gamma: Discount per step.
         decay: GAE's lambda.
     """
-    alive = 1.0 - done
+    alive = 1.0 - done.to(rewards.dtype)
     after = torch.cat([values[1:], last_values.unsqueeze(0)])
     errors = rewards + gamma * alive * after - values
     keep = gamma * decay * alive

@@ -1,11 +1,12 @@
 """Stable-Baselines3's PPO, whose data stay on the device where the simulator is ours.
 
-Between the simulator and the loss everything is a tensor; nothing is copied to NumPy, and nothing
-waits for the device but the look for ended episodes. On any other environment it is the ordinary
-PPO. What it saves loads with `stable_baselines3.PPO.load`.
+Between the simulator and the loss everything is a tensor; nothing is copied to NumPy, and the
+device is waited for twice a rollout. On any other environment it is the ordinary PPO. What it saves
+loads with `stable_baselines3.PPO.load`.
 """
 
 import time
+from contextlib import nullcontext
 from typing import Any
 
 import stable_baselines3
@@ -13,27 +14,54 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.type_aliases import RolloutBufferSamples
 from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from hotlap.learning.rollouts import Rollouts
+from hotlap.learning.captured import Captured
+from hotlap.learning.encoders import Scaled
+from hotlap.learning.gradient_step import GradientStep
+from hotlap.learning.learner import Learner, refuse_unfinite
+from hotlap.learning.policies import ActorCritic
+from hotlap.learning.reward_scale import RewardScale
+from hotlap.learning.rollouts import Rollouts, channels_first
 from hotlap.tasks.adapters.sb3_vec import SB3VecEnv
-from hotlap.tasks.batch import BatchEnv, Step
+from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.interface import Interface
+from hotlap.tasks.task import State, clone_tree, map_tree
 
 
-class PPO(stable_baselines3.PPO):
-    """See the module's first lines; arguments are those of Stable-Baselines3's PPO."""
+class PPO(Learner, stable_baselines3.PPO):
+    """See the module's first lines.
+
+    Args:
+        args: As for Stable-Baselines3's PPO.
+        compiled: Compile the nets and the updates; on a GPU, capture them too.
+        precision: Type that the nets compute in: float32 or bfloat16.
+        scale_rewards: Scale rewards so that returns have spread 1.
+        settings: As for Stable-Baselines3's PPO.
+    """
+
+    RUNTIME = ("_descend", "_act", "rollout_buffer_class", "_last_obs")
+
+    def __init__(
+        self,
+        *args: Any,
+        compiled: bool = False,
+        precision: str = "float32",
+        scale_rewards: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.compiled, self.precision = compiled, precision
+        self.reward_scale = RewardScale() if scale_rewards else None
+        self._descend: GradientStep | None = None
+        self._act: Any = None
+        super().__init__(*args, **settings)
 
     def _setup_model(self) -> None:
         if _batch_of(self.env) is not None:
             self.rollout_buffer_class = Rollouts  # type: ignore[assignment]
         super()._setup_model()
-
-    def _excluded_save_params(self) -> list[str]:
-        # The stock class must be able to open the file without us, and without a GPU.
-        return [*super()._excluded_save_params(), "rollout_buffer_class", "_last_obs"]
 
     # --- collecting ----------------------------------------------------------------------------
 
@@ -52,28 +80,59 @@ class PPO(stable_baselines3.PPO):
         rollout_buffer.reset()
         callback.on_rollout_start()
         seen = torch.as_tensor(self._last_obs, device=self.device)
+        if seen.dim() == 4 and seen.shape[1:] == self.observation_space.shape:
+            seen = seen.permute(0, 2, 3, 1)  # from a reset, which goes through the wrapper
+        worlds: list[State] = []
         for count in range(n_rollout_steps):
             if self.use_sde and (
                 count == 0 or (self.sde_sample_freq > 0 and count % self.sde_sample_freq == 0)
             ):
                 self.policy.reset_noise(batch.num_envs)
-            with torch.no_grad():
-                action, value, log_prob = self.policy(seen)
+            action, value, log_prob = self._decide(seen)
             step = batch.step(self._for_the_world(action))
             self.num_timesteps += batch.num_envs
-            reward = self._book_endings(batch, step)
-            rollout_buffer.keep(seen, action, reward, step.done, value.flatten(), log_prob)
-            seen = self._as_seen(step.observation)
+            rollout_buffer.keep(
+                observations=seen, actions=action, rewards=step.reward, done=step.done,
+                truncated=step.truncated, values=value, log_probs=log_prob,
+                episode_returns=step.episode_return, episode_lengths=step.episode_length,
+            )  # fmt: skip
+            worlds.append(_ended_world(batch))
+            seen = step.observation
             callback.update_locals(locals())
             if not callback.on_step():
                 return False
         # The base class calls it an array; nothing but this method and its twin there reads it.
         self._last_obs = seen  # type: ignore[assignment]
-        with torch.no_grad():
-            rollout_buffer.finish(self.policy.predict_values(seen).flatten())
+        self._book_endings(rollout_buffer)
+        self._add_what_was_cut_off(rollout_buffer, batch, worlds)
+        if self.reward_scale is not None:
+            self.reward_scale.apply(rollout_buffer.rewards, rollout_buffer.done, self.gamma)
+        rollout_buffer.finish(self._value(seen))
         callback.update_locals(locals())
         callback.on_rollout_end()
         return True
+
+    def _decide(self, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Actions, values (B,) and log-probabilities (B,) of what is seen."""
+        if self._act is None:
+            self._act = self._policy_step
+            if self.compiled and isinstance(self.policy, ActorCritic):
+                self.policy.read = torch.compile(self.policy.read, dynamic=False)
+            if self.compiled and self.device.type == "cuda":
+                self._act = Captured(self._policy_step)
+        return self._act(seen)
+
+    @torch.no_grad()
+    def _policy_step(self, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        with _arithmetic(self.device, self.precision):
+            action, value, log_prob = self.policy(channels_first(seen))
+        return action, value.flatten(), log_prob
+
+    @torch.no_grad()
+    def _value(self, seen: Tensor) -> Tensor:
+        """Values (N,) of anything seen."""
+        with _arithmetic(self.device, self.precision):
+            return self.policy.predict_values(channels_first(seen)).flatten()
 
     def _for_the_world(self, action: Tensor) -> Tensor:
         """Actions as the environments take them: within their bounds."""
@@ -85,25 +144,37 @@ class PPO(stable_baselines3.PPO):
             return low + 0.5 * (action + 1.0) * (high - low)
         return torch.maximum(torch.minimum(action, high), low)
 
-    def _as_seen(self, observation: Tensor) -> Tensor:
-        """An observation as the policy takes it: pictures with their channels first."""
-        return observation.permute(0, 3, 1, 2) if observation.dim() == 4 else observation
-
-    def _book_endings(self, batch: BatchEnv, step: Step) -> Tensor:
-        """Keep the books of ended episodes; rewards with the value of what was cut off (B,)."""
-        over = step.done.nonzero().squeeze(-1)
-        if not len(over):
-            return step.reward
-        told = (step.episode_return[over].tolist(), step.episode_length[over].tolist())
+    def _book_endings(self, rollouts: Rollouts) -> None:
+        """Keep the books of the episodes that ended."""
         now = time.time() - self.start_time / 1e9
-        for earned, length in zip(*told, strict=True):
-            self.ep_info_buffer.append({"r": earned, "l": length, "t": now})  # type: ignore[union-attr]
-        late = step.truncated.nonzero().squeeze(-1)
+        earned = rollouts.episode_returns[rollouts.done].tolist()
+        lengths = rollouts.episode_lengths[rollouts.done].tolist()
+        for total, length in zip(earned, lengths, strict=True):
+            self.ep_info_buffer.append({"r": total, "l": length, "t": now})  # type: ignore[union-attr]
+
+    def _add_what_was_cut_off(
+        self, rollouts: Rollouts, batch: BatchEnv | Interface, worlds: list[State]
+    ) -> None:
+        """Add to the rewards the value of what the clock cut off, discounted once.
+
+        Looked at after the rollout and all together: the policy is still the one that drove.
+        """
+        late = rollouts.truncated.nonzero()
         if not len(late):
-            return step.reward
-        with torch.no_grad():
-            last = self.policy.predict_values(self._as_seen(batch.final_observation(late)))
-        return step.reward.index_add(0, late, last.flatten(), alpha=self.gamma)
+            return
+        everything = map_tree(lambda *steps: torch.stack(steps), *worlds)
+        for part in late.split(batch.num_envs):
+            t, who = part.unbind(-1)
+            count = len(t)
+            if self.compiled and self.device.type == "cuda":  # the one size that is compiled
+                t, who = (torch.cat([x, x.new_zeros(batch.num_envs - count)]) for x in (t, who))
+            ended = map_tree(lambda leaf, at=(t, who): leaf[at], everything)
+            if isinstance(batch, Interface):
+                seen = batch.look(ended, rollouts.observations[t, who])
+            else:
+                seen = batch.look(ended)
+            t, who = part.unbind(-1)
+            rollouts.rewards[t, who] += self.gamma * self._value(seen)[:count]
 
     # --- learning ------------------------------------------------------------------------------
 
@@ -116,69 +187,144 @@ class PPO(stable_baselines3.PPO):
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         clip = self.clip_range(self._current_progress_remaining)  # type: ignore[operator]
-        told: list[dict[str, Tensor]] = []
+        reach = torch.tensor(clip, device=self.device)
+        descend = self._gradient_step(rollouts)
+        told: list[Tensor] = []
         for _ in range(self.n_epochs):
-            stopped = False
-            for samples in rollouts.get(self.batch_size):
-                loss, metrics = self._loss(samples, clip)
-                told.append(metrics)
-                if self.target_kl is not None and metrics["approx_kl"] > 1.5 * self.target_kl:
-                    stopped = True
+            for chosen in rollouts.orders(self.batch_size):
+                told.append(descend(chosen, reach).clone())
+                if self.target_kl is not None and self._moved_far(descend, told[-1]):
                     break
-                self.policy.optimizer.zero_grad()
-                loss.backward()
-                norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
-                metrics["gradient_norm"] = norm
-                self.policy.optimizer.step()
             self._n_updates += 1
-            if stopped:
+            if self.target_kl is not None and self._moved_far(descend, told[-1]):
                 break
-        self._tell(told, rollouts, clip)
+        self._learn_scale(rollouts)
+        self._tell(dict(zip(descend.names, torch.stack(told).mean(0).tolist(), strict=True)))
+        self._tell_fit(rollouts, clip)
 
-    def _loss(self, samples: RolloutBufferSamples, clip: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a minibatch, and what is worth knowing about it."""
-        value, log_prob, entropy = self.policy.evaluate_actions(
-            samples.observations, samples.actions
-        )
-        value = value.flatten()
-        advantages = samples.advantages
-        if self.normalize_advantage and len(advantages) > 1:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        log_ratio = log_prob - samples.old_log_prob
-        ratio = torch.exp(log_ratio)
-        clipped = advantages * ratio.clamp(1 - clip, 1 + clip)
-        policy_loss = -torch.minimum(advantages * ratio, clipped).mean()
-        if self.clip_range_vf is not None:
-            reach = self.clip_range_vf(self._current_progress_remaining)  # type: ignore[operator]
-            value = samples.old_values + (value - samples.old_values).clamp(-reach, reach)
-        value_loss = mse_loss(value, samples.returns)
-        entropy_loss = (log_prob if entropy is None else -entropy).mean()
-        loss = policy_loss + self.ent_coef * entropy_loss + self.vf_coef * value_loss
-        with torch.no_grad():
-            return loss, {
-                "policy_gradient_loss": policy_loss.detach(),
-                "value_loss": value_loss.detach(),
-                "entropy_loss": entropy_loss.detach(),
-                "loss": loss.detach(),
-                "approx_kl": (ratio - 1 - log_ratio).mean(),
-                "clip_fraction": ((ratio - 1).abs() > clip).float().mean(),
-            }
+    def _gradient_step(self, rollouts: Rollouts) -> GradientStep:
+        if self._descend is None:
+            # Stable-Baselines3's own policies keep what they computed, which a compiler cannot.
+            compiled = self.compiled and isinstance(self.policy, ActorCritic)
+            self._descend = GradientStep(
+                _Loss(self),
+                self.policy.optimizer,
+                self.max_grad_norm,
+                compiled,
+                lambda chosen, reach: (*rollouts._get_samples(chosen), reach),
+            )
+        return self._descend
 
-    def _tell(self, told: list[dict[str, Tensor]], rollouts: Rollouts, clip: float) -> None:
-        """Log the means of what each minibatch told; the only time the device is waited for."""
-        for name in told[0]:
-            values = [metrics[name] for metrics in told if name in metrics]
-            self.logger.record(f"train/{name}", float(torch.stack(values).mean()))
+    def _moved_far(self, descend: GradientStep, told: Tensor) -> bool:
+        return float(told[descend.names.index("approx_kl")]) > 1.5 * (self.target_kl or 0)
+
+    def _learn_scale(self, rollouts: Rollouts) -> None:
+        """Let the encoder see what was driven through; only now, so that an update fits itself."""
+        encoder = self.policy.features_extractor
+        if isinstance(encoder, Scaled):
+            encoder.learn_from(rollouts.observations.flatten(0, 1))
+
+    def _tell(self, metrics: dict[str, float]) -> None:
+        refuse_unfinite(metrics)
+        for name, value in metrics.items():
+            self.logger.record(f"train/{name}", value)
+
+    def _tell_fit(self, rollouts: Rollouts, clip: float) -> None:
+        """How well values fit returns, and what was set."""
         spread = rollouts.returns.var()
         unexplained = (rollouts.returns - rollouts.values).var() / spread.clamp(min=1e-12)
         self.logger.record("train/explained_variance", float(1 - unexplained))
-        if hasattr(self.policy, "log_std"):
-            self.logger.record("train/std", float(self.policy.log_std.detach().exp().mean()))
+        log_std = getattr(self.policy, "log_std", None)
+        if log_std is not None:
+            self.logger.record("train/std", float(log_std.detach().exp().mean()))
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         self.logger.record("train/clip_range", clip)
 
+    # --- saving --------------------------------------------------------------------------------
 
-def _batch_of(env: VecEnv | None) -> BatchEnv | None:
+    def extra_state(self) -> dict[str, float]:
+        """Numbers beyond those of Stable-Baselines3 that decide the future."""
+        return {} if self.reward_scale is None else self.reward_scale.numbers()
+
+    def load_extra_state(self, numbers: dict[str, float]) -> None:
+        """Take them back."""
+        if self.reward_scale is not None:
+            self.reward_scale.load(numbers)
+
+    def after_loading(self) -> None:
+        """Bind what was made from the optimiser's old state to its new one."""
+        if self._descend is not None:
+            self._descend.reload()
+
+    def begin_segment(self) -> None:
+        """Environments are about to begin anew."""
+        if self.reward_scale is not None:
+            self.reward_scale.forget_running()
+
+
+class _Loss(nn.Module):
+    """PPO's loss of a minibatch, and what is worth knowing about it."""
+
+    def __init__(self, learner: PPO) -> None:
+        super().__init__()
+        self.policy = learner.policy
+        self.device, self.precision = learner.device, learner.precision
+        self.entropy_weight, self.value_weight = learner.ent_coef, learner.vf_coef
+        self.normalise = learner.normalize_advantage
+        self.value_reach: float | None = None
+        if learner.clip_range_vf is not None:
+            self.value_reach = learner.clip_range_vf(1.0)  # type: ignore[operator]
+
+    def forward(
+        self,
+        seen: Tensor,
+        action: Tensor,
+        old_value: Tensor,
+        old_log_prob: Tensor,
+        advantage: Tensor,
+        target: Tensor,
+        reach: Tensor,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss and its metrics, tensors ()."""
+        with _arithmetic(self.device, self.precision):
+            value, log_prob, entropy = self.policy.evaluate_actions(seen, action)
+        value = value.flatten()
+        if self.normalise:
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        log_ratio = log_prob - old_log_prob
+        ratio = torch.exp(log_ratio)
+        clipped = advantage * torch.minimum(torch.maximum(ratio, 1 - reach), 1 + reach)
+        policy_loss = -torch.minimum(advantage * ratio, clipped).mean()
+        if self.value_reach is not None:
+            value = old_value + (value - old_value).clamp(-self.value_reach, self.value_reach)
+        value_loss = mse_loss(value, target)
+        entropy_loss = (log_prob if entropy is None else -entropy).mean()
+        loss = policy_loss + self.entropy_weight * entropy_loss + self.value_weight * value_loss
+        metrics = {
+            "policy_gradient_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy_loss": entropy_loss,
+            "loss": loss,
+            "approx_kl": (ratio - 1 - log_ratio).mean(),
+            "clip_fraction": ((ratio - 1).abs() > reach).float().mean(),
+        }
+        return loss, {name: metric.detach() for name, metric in metrics.items()}
+
+
+def _arithmetic(device: torch.device, precision: str) -> Any:
+    """The context in which nets compute."""
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, getattr(torch, precision))
+
+
+def _batch_of(env: VecEnv | None) -> BatchEnv | Interface | None:
     """The batch behind an environment, if nothing stands between that changes what it gives."""
     inner = env.venv if isinstance(env, VecTransposeImage) else env
     return inner.batch if isinstance(inner, SB3VecEnv) else None
+
+
+def _ended_world(batch: BatchEnv | Interface) -> State:
+    """The worlds after a step before anything began anew, safe from the next step."""
+    inner = batch.batch if isinstance(batch, Interface) else batch
+    return clone_tree(inner.ended_world) if inner.overwrites else inner.ended_world

@@ -18,9 +18,11 @@ from hotlap.learning.advantages import estimate_advantages
 class Rollouts(BaseBuffer):
     """What Stable-Baselines3's rollout buffer holds, without leaving the device.
 
+    Pictures are kept as the world gives them, with their channels last.
+
     Args:
         buffer_size: T.
-        observation_space: Of one environment.
+        observation_space: Of one environment, as the policy has it: pictures channels first.
         action_space: Of one environment.
         device: Where everything lives.
         gae_lambda: Decay of the advantages.
@@ -40,51 +42,50 @@ class Rollouts(BaseBuffer):
     ) -> None:
         super().__init__(buffer_size, observation_space, action_space, device, n_envs)
         self.gae_lambda, self.gamma = gae_lambda, gamma
-        steps = (buffer_size, n_envs)
 
-        def make(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
-            return torch.zeros(*steps, *shape, dtype=dtype, device=self.device)
+        def make(shape: tuple[int, ...] = (), dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(buffer_size, n_envs, *shape, dtype=dtype, device=self.device)
 
-        self.observations = make(self.obs_shape, _kind(observation_space))  # type: ignore[arg-type]
+        seen: tuple[int, ...] = tuple(self.obs_shape)  # type: ignore[arg-type]
+        if len(seen) == 3:
+            seen = (*seen[1:], seen[0])
         discrete = isinstance(action_space, spaces.Discrete)
+        self.observations = make(seen, _kind(observation_space))
         self.actions = make(() if discrete else (self.action_dim,), _kind(action_space))
-        self.rewards, self.done, self.values, self.log_probs = (make(()) for _ in range(4))
-        self.advantages, self.returns = make(()), make(())
+        self.rewards, self.values, self.log_probs = make(), make(), make()
+        self.advantages, self.returns = make(), make()
+        self.done, self.truncated = make(dtype=torch.bool), make(dtype=torch.bool)
+        self.episode_returns, self.episode_lengths = make(), make(dtype=torch.int64)
 
     def reset(self) -> None:
         """Begin anew; what was there is overwritten."""
         self.pos, self.full = 0, False
 
-    def keep(
-        self,
-        seen: Tensor,
-        action: Tensor,
-        reward: Tensor,
-        done: Tensor,
-        value: Tensor,
-        log_prob: Tensor,
-    ) -> None:
-        """Write down one step of all environments."""
-        t = self.pos
-        self.observations[t], self.actions[t], self.rewards[t] = seen, action, reward
-        self.done[t], self.values[t], self.log_probs[t] = done, value, log_prob
+    def keep(self, **columns: Tensor) -> None:
+        """Write down one step of all environments, by the names of the columns."""
+        for name, value in columns.items():
+            getattr(self, name)[self.pos].copy_(value)
         self.pos += 1
         self.full = self.pos == self.buffer_size
 
     def finish(self, last_values: Tensor) -> None:
         """Work out advantages and returns, from the values (B,) of what was seen last."""
-        self.advantages = estimate_advantages(
+        advantages = estimate_advantages(
             self.rewards, self.values, last_values, self.done, self.gamma, self.gae_lambda
         )
-        self.returns = self.advantages + self.values
+        self.advantages.copy_(advantages)  # captured updates read them where they are
+        torch.add(advantages, self.values, out=self.returns)
 
-    def get(self, batch_size: int | None = None) -> Iterator[RolloutBufferSamples]:
-        """All samples once, in random order, in minibatches."""
+    def orders(self, batch_size: int | None = None) -> Iterator[Tensor]:
+        """The places of all samples once, in random order, in minibatches."""
         if not self.full:
             raise RuntimeError(f"only {self.pos} of {self.buffer_size} steps are there")
         count = self.buffer_size * self.n_envs
-        order = torch.randperm(count, device=self.device)
-        for chosen in order.split(batch_size or count):
+        yield from torch.randperm(count, device=self.device).split(batch_size or count)
+
+    def get(self, batch_size: int | None = None) -> Iterator[RolloutBufferSamples]:
+        """All samples once, in random order, in minibatches."""
+        for chosen in self.orders(batch_size):
             yield self._get_samples(chosen)
 
     def _get_samples(self, batch_inds: Tensor, env: None = None) -> RolloutBufferSamples:  # type: ignore[override]
@@ -93,8 +94,13 @@ class Rollouts(BaseBuffer):
             self.observations, self.actions, self.values, self.log_probs, self.advantages,
             self.returns,
         )  # fmt: skip
-        chosen = (column.flatten(0, 1).index_select(0, batch_inds) for column in columns)
-        return RolloutBufferSamples(*chosen)
+        seen, *rest = (column.flatten(0, 1).index_select(0, batch_inds) for column in columns)
+        return RolloutBufferSamples(channels_first(seen), *rest)
+
+
+def channels_first(seen: Tensor) -> Tensor:
+    """Pictures (N, H, W, C) as (N, C, H, W), without moving them; numbers as they are."""
+    return seen.permute(0, 3, 1, 2) if seen.dim() == 4 else seen
 
 
 def _kind(space: spaces.Space) -> torch.dtype:

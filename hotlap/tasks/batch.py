@@ -17,7 +17,15 @@ from torch import Tensor
 
 from hotlap.tasks.graph import GraphedTurn
 from hotlap.tasks.memory import refuse_if_too_large
-from hotlap.tasks.task import State, Task, choose_tree, clone_tree, compiled, map_tree
+from hotlap.tasks.task import (
+    State,
+    Task,
+    choose_tree,
+    clone_tree,
+    compiled,
+    leaves,
+    map_tree,
+)
 
 COMPILED_AT_ONCE = 64
 """Compiled steps that one process may keep, for batches of several tasks and sizes."""
@@ -75,6 +83,7 @@ class BatchEnv:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         refuse_if_too_large(num_envs, task.bytes_per_env, task.device)
         self.task = task
+        self.observation_space, self.action_space = task.observation_space, task.action_space
         self.num_envs = num_envs
         self.seed = seed
         # A captured step reads the seed here: as a Python number, it would be captured too.
@@ -89,7 +98,7 @@ class BatchEnv:
         self._observe: Callable[[State], Tensor] = task.observe
         self._turn: Callable[[State, Tensor], tuple[Played, State, Tensor]] = self._take_turn
         self._borrow = borrow
-        self._overwrites = False
+        self.overwrites = False
         self._on_cpu = task.device.type == "cpu"
         if self._on_cpu:
             self._pass_on = self._play_and_begin_some
@@ -103,7 +112,7 @@ class BatchEnv:
             else:
                 self._pass_on = compiled(self._play_and_begin)
                 self._turn = GraphedTurn(self._take_turn)
-                self._overwrites = True
+                self.overwrites = True
         self._next: State | None = None
         self._steps = 0
         self._bad = torch.zeros(num_envs, dtype=torch.bool, device=task.device)
@@ -152,7 +161,7 @@ class BatchEnv:
         self._steps += 1
         if self._borrow:
             return self._step_of(played, observation)
-        if self._overwrites:  # pictures are copied while they are packed
+        if self.overwrites:  # pictures are copied while they are packed
             observation = observation.clone()
         step = vars(self._step_of(played, observation))
         rest = {name: value for name, value in step.items() if name != "observation"}
@@ -232,11 +241,25 @@ class BatchEnv:
 
     def final_observation(self, index: Tensor) -> Tensor:
         """What environments `index` (K,) saw last before the latest step began them anew."""
+        return self.look(map_tree(lambda leaf: leaf[index], self.ended_world))
+
+    @property
+    def ended_world(self) -> State:
+        """The task's state after the latest step, before anything began anew.
+
+        Where `overwrites` is true, the next step overwrites it.
+        """
         if self._ended is None:
             raise RuntimeError("there is no step to look back on; call step first")
-        chosen = map_tree(lambda leaf: leaf[index], self._ended["world"])
+        return self._ended["world"]
+
+    def look(self, world: State) -> Tensor:
+        """What is seen in any number of worlds."""
+        if len(leaves(world)[0]) == self.num_envs:
+            observed = self._observe(world)
+            return self._seen(observed.clone() if self.overwrites else observed)
         with torch.compiler.set_stance("force_eager"):  # or it would compile for every number
-            return self._seen(self.task.observe(chosen))
+            return self._seen(self.task.observe(world))
 
     # --- saving --------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from hotlap.tasks.adapters.arrays import (
 )
 from hotlap.tasks.adapters.picture import draw
 from hotlap.tasks.batch import BatchEnv, Step
+from hotlap.tasks.interface import Interface
 
 
 class SB3VecEnv(VecEnv):
@@ -35,11 +36,11 @@ class SB3VecEnv(VecEnv):
     nothing.
 
     Args:
-        batch: The environments.
+        batch: The environments, or how a learner meets them.
         render_mode: None, or "rgb_array" for pictures from `render`.
     """
 
-    def __init__(self, batch: BatchEnv, render_mode: str | None = None) -> None:
+    def __init__(self, batch: BatchEnv | Interface, render_mode: str | None = None) -> None:
         self.task = single_seat_task(batch.task, "SB3VecEnv")
         self.batch = batch
         self.render_mode = check_render_mode(render_mode)
@@ -48,7 +49,7 @@ class SB3VecEnv(VecEnv):
         self._actions: torch.Tensor | None = None
         self._seed: int | None = None
         self._begun = False
-        super().__init__(batch.num_envs, self.task.observation_space, self.task.action_space)
+        super().__init__(batch.num_envs, batch.observation_space, batch.action_space)
         self.metadata["render_fps"] = round(1 / self.task.control_dt)  # type: ignore[assignment]
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:

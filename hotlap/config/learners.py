@@ -1,0 +1,246 @@
+"""Settings of the learners."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from hotlap.config.naming import nearest
+
+AGENTS = ("ppo", "dqn", "sac", "tqc")
+ENCODERS = ("auto", "flat", "small", "nature")
+SCHEDULES = ("constant", "linear")
+POLICIES = ("gaussian", "squashed", "beta")
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """What every learner can be told."""
+
+    envs: int = 64
+    """Environments driven at once."""
+    learning_rate: float = 3e-4
+    """Step size of the optimiser at the start."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """Whether the learning rate stays, or falls to nothing in a straight line."""
+    gamma: float = 0.99
+    """Discount per control step."""
+    net: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers of actor and critic."""
+    layer_norm: bool = False
+    """Normalise each hidden layer of the critics."""
+    encoder: Literal["auto", "flat", "small", "nature"] = "auto"
+    """How pictures become features: a small or the usual (nature) CNN; auto chooses by device."""
+    features: int = 0
+    """Features a picture becomes; 0 takes the encoder's own number."""
+    stack: int = 1
+    """How many of the latest observations are seen together."""
+    normalise_observations: bool = False
+    """Scale numbers that are seen (not pictures) to mean 0 and spread 1, as seen so far."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot learn."""
+        for name in ("envs", "stack"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 < self.learning_rate < 1:
+            raise ValueError(
+                f"learning_rate must lie between 0 and 1, got {self.learning_rate}; "
+                "1e-4 to 1e-3 is usual"
+            )
+        if not 0 <= self.gamma <= 1:
+            raise ValueError(f"gamma must lie in 0..1, got {self.gamma}")
+        if min(self.net, default=1) < 1:
+            raise ValueError(f"net must hold widths of 1 or more, got {self.net}")
+        if self.features < 0:
+            raise ValueError(f"features must be 0 or more, got {self.features}")
+        if self.encoder not in ENCODERS:
+            raise ValueError(nearest(self.encoder, ENCODERS, "encoder"))
+        if self.schedule not in SCHEDULES:
+            raise ValueError(nearest(self.schedule, SCHEDULES, "schedule"))
+
+
+@dataclass(frozen=True)
+class PPOConfig(AgentConfig):
+    """Proximal policy optimisation: learns from what it just drove, then forgets it."""
+
+    steps: int = 64
+    """Steps that every environment drives between two updates."""
+    batch_size: int = 512
+    """Samples per gradient step."""
+    epochs: int = 4
+    """How often every sample is learned from."""
+    gae_lambda: float = 0.95
+    """Decay of the generalised advantages."""
+    clip: float = 0.2
+    """How far the action probability ratio may move before the update stops paying for it."""
+    entropy: float = 0.0
+    """Weight of the policy's entropy."""
+    value_weight: float = 0.5
+    """Weight of the value's error."""
+    max_grad_norm: float = 0.5
+    """Longest gradient; longer ones are shortened to it."""
+    target_kl: float = 0.0
+    """Stop an update early when the policy has moved this far; 0 never does."""
+    policy: Literal["gaussian", "squashed", "beta"] = "gaussian"
+    """How actions are spread: cut off at their bounds, squashed between them, or a beta."""
+    log_std: float = 0.0
+    """Logarithm of the spread of the actions at the start (gaussian and squashed)."""
+    normalise_rewards: bool = False
+    """Scale rewards so that returns have spread 1, as seen so far."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Arithmetic of the nets; auto takes bfloat16 for pictures on a GPU."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot learn."""
+        super().__post_init__()
+        for name in ("steps", "batch_size", "epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.batch_size < 2:
+            raise ValueError("batch_size must be at least 2: advantages are normalised in it")
+        if not 0 < self.clip < 1:
+            raise ValueError(f"clip must lie between 0 and 1, got {self.clip}")
+        if not 0 <= self.gae_lambda <= 1:
+            raise ValueError(f"gae_lambda must lie in 0..1, got {self.gae_lambda}")
+        for name in ("entropy", "value_weight", "target_kl"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if not self.max_grad_norm > 0:
+            raise ValueError(f"max_grad_norm must be positive, got {self.max_grad_norm}")
+        if self.policy not in POLICIES:
+            raise ValueError(nearest(self.policy, POLICIES, "policy"))
+
+
+@dataclass(frozen=True)
+class ReplayConfig(AgentConfig):
+    """What the learners share that learn from a replay of all they drove."""
+
+    envs: int = 8
+    """Environments driven at once."""
+    replay_size: int = 100_000
+    """Steps that the replay holds, all environments together."""
+    batch_size: int = 256
+    """Samples per gradient step."""
+    warm_up: int = 1000
+    """Steps driven at random before the first update, all environments together."""
+    updates_per_step: float = 0.25
+    """Gradient steps per environment step."""
+    max_updates_per_step: float = 6.0
+    """Cap on `updates_per_step`: learning much more often from the same data makes values drift."""
+    n_step: int = 1
+    """Rewards added up before the rest is estimated."""
+    tau: float = 0.005
+    """Share of the net that its slow copy takes over at every update."""
+    critic_grad_norm: float = 10.0
+    """Longest gradient of the critics; 0 is no limit."""
+    backup_clip: float = 0.0
+    """Largest size of what a critic is taught; 0 is no limit."""
+    shift: int = 0
+    """Pixels by which pictures are shifted at random when learned from; 0 leaves them alone."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot learn."""
+        super().__post_init__()
+        for name in ("replay_size", "batch_size", "n_step"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        not_negative = ("warm_up", "critic_grad_norm", "backup_clip", "shift")
+        for name in not_negative:
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        for name in ("updates_per_step", "max_updates_per_step"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 < self.tau <= 1:
+            raise ValueError(f"tau must lie in (0, 1], got {self.tau}")
+        if self.replay_size < self.envs * (self.n_step + self.stack + 1):
+            raise ValueError(
+                f"replay_size of {self.replay_size} is too small for {self.envs} environments; "
+                f"at least {self.envs * (self.n_step + self.stack + 1)}"
+            )
+
+
+@dataclass(frozen=True)
+class DQNConfig(ReplayConfig):
+    """Deep Q-learning on discretised actions."""
+
+    learning_rate: float = 5e-4
+    """Step size of the optimiser at the start."""
+    n_steer: int = 5
+    """Steering commands to choose from."""
+    n_throttle: int = 3
+    """Throttle commands to choose from."""
+    exploration_fraction: float = 0.3
+    """Share of the training over which random actions become rare."""
+    exploration_final: float = 0.05
+    """Share of random actions after that."""
+    double: bool = True
+    """Let the net choose the next action and its slow copy judge it."""
+    target_every: int = 0
+    """Steps between copies of the net into its slow copy, which then ignores `tau`; 0 obeys it."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot learn."""
+        super().__post_init__()
+        for name in ("n_steer", "n_throttle"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.target_every < 0:
+            raise ValueError(f"target_every must be 0 or more, got {self.target_every}")
+        for name in ("exploration_fraction", "exploration_final"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must lie in 0..1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class SACConfig(ReplayConfig):
+    """Soft actor-critic: values and a policy that stays as random as it can afford."""
+
+    net: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of actor and critic."""
+    layer_norm: bool = True
+    """Normalise each hidden layer of the critics."""
+    learn_entropy: bool = True
+    """Learn the weight of the entropy, towards `target_entropy`; else it stays at `entropy`."""
+    entropy: float = 0.1
+    """Weight of the entropy, at the start if it is learned."""
+    target_entropy: float | None = None
+    """Entropy to keep; none takes minus the number of actions."""
+    entropy_rate: float = 0.0
+    """Step size of the entropy's weight; 0 takes the learning rate."""
+    entropy_bounds: tuple[float, float] = (1e-4, 1.0)
+    """Least and greatest weight of the entropy."""
+    actor_grad_norm: float = 10.0
+    """Longest gradient of the actor; 0 is no limit."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot learn."""
+        super().__post_init__()
+        low, high = self.entropy_bounds
+        if not 0 < low <= self.entropy <= high:
+            raise ValueError(
+                f"entropy must lie within entropy_bounds, got {self.entropy} and {low}..{high}"
+            )
+        for name in ("entropy_rate", "actor_grad_norm"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class TQCConfig(SACConfig):
+    """SAC whose critics learn the spread of returns, the rosiest of which are left out."""
+
+    quantiles: int = 25
+    """Quantiles that each critic learns."""
+    critics: int = 2
+    """Number of critics."""
+    drop: int = 2
+    """Highest quantiles left out, per critic."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot learn."""
+        super().__post_init__()
+        if self.critics < 1 or not 0 <= self.drop < self.quantiles:
+            raise ValueError(
+                f"critics must be at least 1 and drop less than quantiles, "
+                f"got {self.critics}, {self.drop} and {self.quantiles}"
+            )

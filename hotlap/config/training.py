@@ -1,0 +1,232 @@
+"""What `hotlap train` and `hotlap evaluate` can be told."""
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from hotlap.config.commands import Command
+from hotlap.config.interface import InterfaceConfig
+from hotlap.config.learners import AGENTS, DQNConfig, PPOConfig, SACConfig, TQCConfig
+from hotlap.config.naming import nearest
+from hotlap.config.presets import load_preset
+from hotlap.config.runs import Agent, EvaluationConfig, RollbackConfig, RunConfig
+from hotlap.config.tasks import DonkeyConfig, TagConfig
+
+TRACKERS = ("wandb", "trackio", "mlflow")
+SHORTEST_SEGMENT = 8192
+"""Steps below which a checkpoint and an evaluation are not worth their time."""
+SEGMENTS = 20
+"""Segments of a training, unless their length is set."""
+WORTH_COMPILING = {"cpu": 1_500_000, "cuda": 5_000_000}
+"""Steps from which compiling saves more time than it takes."""
+
+
+@dataclass(frozen=True)
+class TrainConfig(Command):
+    """Train a driver, judge it on unseen seeds, and keep the best."""
+
+    task: str = "donkey"
+    """What is driven: donkey, donkey-lidar, donkey-telemetry, tag, or a Gymnasium id."""
+    env: str | None = None
+    """The same as the task, by the name the original tools use for it."""
+    agent: Literal["ppo", "dqn", "sac", "tqc"] = "ppo"
+    """Who learns."""
+    timesteps: int = 100_000
+    """Steps to train for, all environments together."""
+    seed: int = 0
+    """Seed of everything random."""
+    eval_episodes: int = 10
+    """Episodes of every evaluation."""
+    n_steer: int = 5
+    """Steering commands to choose from, where actions are discrete."""
+    n_throttle: int = 3
+    """Throttle commands to choose from, where actions are discrete."""
+    actions: Literal["auto", "continuous", "discrete"] = "auto"
+    """Kind of actions; auto is discrete for dqn and continuous for the others."""
+    learning_rate: float | None = None
+    """Step size of the optimiser; none takes the learner's own."""
+    envs: int | None = None
+    """Environments driven at once; none takes the learner's own."""
+    reward_shaping: str | None = None
+    """Named reward; none is the task's own."""
+    track: tuple[str, ...] = ()
+    """Tracks to train on; none takes the preset's."""
+    preset: str = "auto"
+    """Settings of the task: a shipped preset by name, or a TOML file of your own."""
+    save_dir: Path | None = None
+    """The run's folder; none makes one under the root."""
+    resume: Path | None = None
+    """Go on with the run in this folder, with its own settings."""
+    init_from: str | None = None
+    """Begin with the weights of this model."""
+    trust: bool = False
+    """Open models that could run code when opened, such as zips from elsewhere."""
+    device: str = "auto"
+    """Where to run: auto, cpu, cuda, or one card such as cuda:1."""
+    compiled: Literal["auto", "on", "off"] = "auto"
+    """Whether to compile; auto does where there is a compiler and the run is long enough."""
+    threads: int = 1
+    """Threads per process; more than one is slower on small machines."""
+    segment_steps: int = 0
+    """Steps between two checkpoints; 0 makes twenty segments, or fewer if they were short."""
+    video: bool = False
+    """Film the final policy."""
+    trackers: tuple[str, ...] = ()
+    """Also report to wandb, trackio or mlflow; each needs its package."""
+    evaluation_start: Literal["line", "random"] = "random"
+    """Where judged episodes begin: at rest on the line, or anywhere on the track, rolling."""
+    rollback: RollbackConfig = field(default_factory=RollbackConfig)
+    """What is done after a collapse."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    """Settings of ppo."""
+    dqn: DQNConfig = field(default_factory=DQNConfig)
+    """Settings of dqn."""
+    sac: SACConfig = field(default_factory=SACConfig)
+    """Settings of sac."""
+    tqc: TQCConfig = field(default_factory=TQCConfig)
+    """Settings of tqc."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained."""
+        if self.agent not in AGENTS:
+            raise ValueError(nearest(self.agent, AGENTS, "agent"))
+        if self.timesteps < 1:
+            raise ValueError(f"timesteps must be at least 1, got {self.timesteps}")
+        if self.seed < 0:
+            raise ValueError(f"seed must be 0 or more, got {self.seed}")
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {self.device!r}")
+        if self.threads < 1:
+            raise ValueError(f"threads must be at least 1, got {self.threads}")
+        if self.segment_steps < 0:
+            raise ValueError(f"segment_steps must be 0 or more, got {self.segment_steps}")
+        if self.agent == "dqn" and self.actions == "continuous":
+            raise ValueError(
+                "dqn chooses among discrete actions; leave --actions out (they are made discrete "
+                "by --n-steer and --n-throttle), or use --agent ppo, sac or tqc"
+            )
+        if self.agent in ("sac", "tqc") and self.actions == "discrete":
+            raise ValueError(
+                f"{self.agent} needs continuous actions; leave --actions out, "
+                "or use --agent dqn or ppo"
+            )
+        for name in self.trackers:
+            if name not in TRACKERS:
+                raise ValueError(nearest(name, TRACKERS, "tracker"))
+        if self.resume is not None and self.save_dir is not None:
+            raise ValueError("--resume goes on in the run's own folder; leave --save-dir out")
+        self.agent_settings()  # refuses a learning rate or a number of environments at once
+
+    def agent_settings(self) -> Agent:
+        """The chosen learner's settings, with what was set for any."""
+        chosen: Agent = getattr(self, self.agent)
+        if self.learning_rate is not None:
+            chosen = replace(chosen, learning_rate=self.learning_rate)
+        if self.envs is not None:
+            chosen = replace(chosen, envs=self.envs)
+        return chosen
+
+    def interface(self, agent: Agent) -> InterfaceConfig:
+        """What stands between the task and the learner."""
+        discrete = self.agent == "dqn" or self.actions == "discrete"
+        return InterfaceConfig(
+            actions="discrete" if discrete else "continuous",
+            n_steer=self.n_steer,
+            n_throttle=self.n_throttle,
+            stack=agent.stack,
+        )
+
+    def settle(self, device: str, has_compiler: bool, known_tasks: dict[str, tuple]) -> RunConfig:
+        """The run that this asks for, on a device that is there.
+
+        Args:
+            device: cpu, cuda or cuda:N.
+            has_compiler: Whether anything can be compiled at all.
+            known_tasks: Class of settings and preset values of each task by its name.
+        """
+        task = self.env or self.task
+        agent = self.agent_settings()
+        settings = None
+        if task in known_tasks:
+            settings = self._task_settings(*known_tasks[task], on_gpu=device != "cpu")
+        per_update = agent.envs * (agent.steps if isinstance(agent, PPOConfig) else 1)
+        length = self.segment_steps or max(SHORTEST_SEGMENT, -(-self.timesteps // SEGMENTS))
+        if agent.encoder == "auto":
+            agent = replace(agent, encoder="small" if device == "cpu" else "nature")
+        worth = self.timesteps >= WORTH_COMPILING[device.partition(":")[0]]
+        compiled = self.compiled == "on" or (self.compiled == "auto" and has_compiler and worth)
+        return RunConfig(
+            task=task,
+            settings=settings,
+            agent=agent,
+            interface=self.interface(agent),
+            timesteps=self.timesteps,
+            segment_steps=-(-length // per_update) * per_update,
+            seed=self.seed,
+            device=device,
+            compiled=compiled and settings is not None,
+            evaluation=EvaluationConfig(episodes=self.eval_episodes, start=self.evaluation_start),
+            rollback=self.rollback,
+            init_from=self.init_from,
+        )
+
+    def _task_settings(self, kind: type, preset: dict, on_gpu: bool) -> DonkeyConfig | TagConfig:
+        """Settings of one of our tasks: its preset's, then what was set here."""
+        if kind is TagConfig:
+            for name in ("track", "reward_shaping"):
+                if getattr(self, name):
+                    raise ValueError(f"--{name.replace('_', '-')} is for donkey tasks only")
+            return TagConfig() if self.preset == "auto" else load_preset(TagConfig, self.preset)
+        name = self.preset
+        if name == "auto":
+            name = "donkey/learn" if on_gpu else "donkey/learn-small"
+        settings = replace(load_preset(DonkeyConfig, name), **preset)
+        if self.track:
+            settings = replace(settings, tracks=self.track)
+        if self.reward_shaping:
+            settings = replace(settings, reward=self.reward_shaping)
+        return settings
+
+
+@dataclass(frozen=True)
+class EvaluateConfig(Command):
+    """Judge a model on seeds it never saw."""
+
+    model: str
+    """A run's folder, a bundle, a name from the zoo (zoo:NAME), or scripted:NAME."""
+    track: tuple[str, ...] = ()
+    """Tracks to drive; none takes those it was trained on."""
+    episodes: int = 10
+    """Episodes, shared out among the tracks."""
+    seed: int = 20_000
+    """Seed of the episodes; never one of a training, whatever its number."""
+    start: Literal["line", "random"] = "random"
+    """Begin at the track's own start poses at rest, or anywhere on it, rolling."""
+    stochastic: bool = False
+    """Draw actions instead of taking the best."""
+    plot: Path | None = None
+    """Write the driven lines, coloured by speed, to this PNG file (one per track)."""
+    video: Path | None = None
+    """Write a film of the first episode to this MP4 file."""
+    device: str = "auto"
+    """Where to run: auto, cpu, cuda, or one card such as cuda:1."""
+    trust: bool = False
+    """Open models that could run code when opened, such as zips from elsewhere."""
+    algorithm: Literal["auto", "ppo", "dqn", "sac", "tqc"] = "auto"
+    """Learner that made a zip; auto reads it from the file."""
+    task: str | None = None
+    """Task to judge a zip from elsewhere on, or a Gymnasium id."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be judged."""
+        if self.episodes < 1:
+            raise ValueError(f"episodes must be at least 1, got {self.episodes}")
+        if self.seed < 0:
+            raise ValueError(f"seed must be 0 or more, got {self.seed}")
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {self.device!r}")
+        if self.video is not None and self.video.suffix != ".mp4":
+            raise ValueError(f"video must end in .mp4, got {self.video}")
+        if self.plot is not None and self.plot.suffix != ".png":
+            raise ValueError(f"plot must end in .png, got {self.plot}")

@@ -1,0 +1,103 @@
+"""Playing the first episode of many environments, and writing down how each went.
+
+B environments at once, T steps until their first episodes have ended.
+log   what was told of every step, by name   (T, B)
+own   what was told of one episode, by name  (length,)
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hotlap.records import End, EpisodeResult
+from hotlap.tasks.adapters.arrays import Array, to_array
+from hotlap.tasks.batch import BatchEnv, Step
+from hotlap.tasks.interface import Interface
+from hotlap.tasks.task import Task
+
+Env = BatchEnv | Interface
+Policy = Callable[[Tensor], Tensor]
+"""From observations (B, ...), as the environments give them, to actions as they take them."""
+TOLD = ("speed", "cte", "laps", "lap_time", "progress", "s")
+"""Metrics that are written down, where a task has them."""
+LOOK_EVERY = 32
+"""On a GPU, steps between looks whether all have ended: looking makes it wait."""
+
+
+def play(policy: Policy, env: Env, counted: int, keep: bool) -> dict[str, Array]:
+    """Every step (T, B) by name, until the first episodes of the first `counted` have ended."""
+    if env.task.seats != 1:
+        raise ValueError(f"task {env.task.name} has {env.task.seats} seats, a judged policy one")
+    every = 1 if env.task.device.type == "cpu" else LOOK_EVERY
+    pages = []
+    over = torch.zeros(counted, dtype=torch.bool, device=env.task.device)
+    with torch.no_grad():
+        observation = env.reset()
+        for number in range(1, env.task.max_steps + 1):
+            step = env.step(policy(observation))
+            observation = step.observation
+            columns = _columns(step, keep)
+            pages.append(torch.stack(list(columns.values())))  # a copy: steps may be borrowed
+            over |= step.done[:counted]
+            if number % every == 0 and bool(over.all()):
+                break
+    book = to_array(torch.stack(pages, 1)).astype(np.float64)  # (K, T, B)
+    return dict(zip(columns, book, strict=True))
+
+
+def _columns(step: Step, keep: bool) -> dict[str, Tensor]:
+    """What is written down of a step, each (B,) float32."""
+    told = {name: step.metrics[name] for name in TOLD if name in step.metrics}
+    if keep and "pos" in step.metrics and "speed" in told:
+        told |= {"x": step.metrics["pos"][:, 0], "y": step.metrics["pos"][:, 1]}
+    told |= {"return": step.episode_return, "terminated": step.terminated, "done": step.done}
+    return {name: value.to(torch.float32) for name, value in told.items()}
+
+
+def first_episode(log: dict[str, Array], place: int) -> dict[str, Array]:
+    """The steps (length,) of the first episode at `place` in the batch."""
+    done = log["done"][:, place] > 0
+    if not done.any():
+        raise RuntimeError(f"an episode went on beyond the {len(done)} steps that its task allows")
+    length = int(done.argmax()) + 1
+    return {name: column[:length, place] for name, column in log.items()}
+
+
+def tell(
+    own: dict[str, Array], task: Task, identity: int, seed: int, track: str | None
+) -> EpisodeResult:
+    """How the episode with these steps went."""
+    last = {name: float(column[-1]) for name, column in own.items()}
+    length = len(own["done"])
+    end = _end(bool(last["terminated"]), length < task.max_steps, on_road="s" in own)
+    lap_times = own.get("lap_time")
+    return EpisodeResult(
+        identity=identity,
+        seed=seed,
+        track=track,
+        episode_return=last["return"],
+        length=length,
+        seconds=length * task.control_dt,
+        laps=int(last["laps"]) if "laps" in last else None,
+        lap_times=None if lap_times is None else tuple(lap_times[lap_times > 0].tolist()),
+        mean_abs_cte=float(np.abs(own["cte"]).mean()) if "cte" in own else None,
+        mean_speed=float(own["speed"].mean()) if "speed" in own else None,
+        progress=last.get("progress"),
+        end=end,
+        crash_s=last["s"] if end == "crashed" else None,
+    )
+
+
+def _end(terminated: bool, early: bool, on_road: bool) -> End:
+    """Why an episode ended; road tasks terminate only where a car leaves the road or hits a wall.
+
+    Args:
+        terminated: Whether the task ended it.
+        early: Whether there was time left.
+        on_road: Whether the task is one of roads.
+    """
+    if terminated:
+        return "crashed" if on_road else "ended"
+    return "road end" if on_road and early else "time"

@@ -1,0 +1,198 @@
+"""Where judged cars drove, from above: their lines coloured by speed, crashes marked.
+
+xy      places of a car, one per control step  (T, 2), metres
+speed   its speed there                        (T,), m/s
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+
+from hotlap.evaluation.judge import Drive
+from hotlap.evaluation.track_maps import CONE, INK, LAND, WALL, road_edges
+from hotlap.sim.lap_records import lap_limit
+from hotlap.sim.tracks import Track, find_track
+from hotlap.sim.tracks.curves import headings
+from hotlap.sim.tracks.track import Array
+
+ROAD, EDGE, CRASH = "#33383f", "#f7f7f2", "#ff3b30"
+# The ends of turbo are too dark for a dark road.
+SPEEDS = ListedColormap(colormaps["turbo"](np.linspace(0.1, 0.9, 256)))
+_SLOWEST = (
+    0.05  # share of the steps below the coldest colour: standing starts would take half of it
+)
+_LONG_SIDE = 8.0  # inches
+_TITLE = 0.8  # inches
+_BAR = 0.9  # inches at the right for the colour bar
+_MARGIN = 0.25  # inches
+
+
+def draw_every_track(drives: Sequence[Drive], folder: Path, vehicle: str = "donkey") -> list[Path]:
+    """One PNG file in `folder` for each track that was driven."""
+    by_track: dict[str, list[Drive]] = {}
+    for drive in drives:
+        if drive.episode.track is not None:
+            by_track.setdefault(drive.episode.track, []).append(drive)
+    paths = []
+    for name, own in by_track.items():
+        track = find_track(name)
+        path = folder / f"{track.name.replace(':', '-')}.png"
+        paths.append(draw_drives(track, own, path, vehicle))
+    return paths
+
+
+def draw_drives(track: Track, drives: Sequence[Drive], path: Path, vehicle: str = "donkey") -> Path:
+    """Draw drives on one track into a PNG file.
+
+    Args:
+        track: The road.
+        drives: Those who drove on it.
+        path: Where the picture goes; its folder is made.
+        vehicle: Whose lap limit the best lap is compared with.
+    """
+    if not drives:
+        raise ValueError(f"there are no drives on {track.name} to draw")
+    figure, axes = _sheet(track, drives)
+    _draw_road(axes, track)
+    _draw_start(axes, track)
+    _draw_lines(figure, axes, drives)
+    _draw_crashes(axes, drives)
+    _draw_scale(axes)
+    _write_title(figure, track, drives, vehicle)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, facecolor=LAND)
+    return path
+
+
+def _sheet(track: Track, drives: Sequence[Drive]) -> tuple[Figure, Axes]:
+    """Paper of the proportions of the road and of all that was driven beside it."""
+    around = np.vstack([*road_edges(track, beyond=track.wall_gap or 0.0), *(d.xy for d in drives)])
+    low, high = around.min(0), around.max(0)
+    room = 0.03 * float((high - low).max())
+    low, high = low - room, high + room
+    scale = _LONG_SIDE / float((high - low).max())
+    width, height = np.maximum(scale * (high - low), (4.0, 2.0))
+    figure = Figure(figsize=(width + _BAR + 2 * _MARGIN, height + _TITLE + _MARGIN))
+    whole = figure.get_size_inches()
+    axes = figure.add_axes((_MARGIN / whole[0], _MARGIN / whole[1], *(width, height) / whole))
+    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.axis("off")
+    return figure, axes
+
+
+def _draw_road(axes: Axes, track: Track) -> None:
+    left, right = (_closed(edge, track) for edge in road_edges(track))
+    # One quadrangle per piece: a single polygon would punch holes where the road crosses itself.
+    quads = np.stack([left[:-1], left[1:], right[1:], right[:-1]], axis=1)  # (M, 4, 2)
+    road = PolyCollection(quads, facecolor=ROAD, edgecolor=ROAD, linewidth=0.5, snap=False)  # type: ignore[arg-type]
+    axes.add_collection(road)
+    for edge in (left, right):
+        axes.plot(*edge.T, color=EDGE, linewidth=1.0, snap=False)
+    if track.wall_gap is not None:
+        for wall in road_edges(track, beyond=track.wall_gap):
+            axes.plot(*_closed(wall, track).T, color=WALL, linewidth=1.8)
+    if track.cones is not None:
+        axes.plot(*track.cones.T, "o", color=CONE, markeredgecolor=EDGE, markersize=4)
+
+
+def _draw_start(axes: Axes, track: Track) -> None:
+    """A line across the road where laps begin, and the way to go."""
+    left, right = road_edges(track)
+    at = round(track.starts[0].s / track.spacing) % track.num_points
+    axes.plot(*np.stack([left[at], right[at]]).T, color=EDGE, linewidth=3.0, solid_capstyle="butt")
+    heading = headings(track.xy, track.closed)[at]
+    forward = np.array([np.cos(heading), np.sin(heading)])
+    width = float(np.linalg.norm(right[at] - left[at]))
+    extent = float(np.ptp(track.xy, axis=0).max())
+    beside = right[at] + max(0.25, 0.02 * extent / width) * (right[at] - left[at])
+    length = max(width, 0.05 * extent)
+    axes.annotate(
+        "",
+        xy=tuple(beside + length * forward),
+        xytext=tuple(beside),
+        arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 2.0, "mutation_scale": 16},
+    )
+
+
+def _draw_lines(figure: Figure, axes: Axes, drives: Sequence[Drive]) -> None:
+    pieces = [np.stack([drive.xy[:-1], drive.xy[1:]], axis=1) for drive in drives]
+    speeds = [(drive.speed[:-1] + drive.speed[1:]) / 2 for drive in drives]
+    lines = LineCollection(
+        list(np.concatenate(pieces)),
+        cmap=SPEEDS,
+        linewidth=2.4 if len(drives) == 1 else 1.5,
+        capstyle="round",
+        zorder=3,
+    )
+    lines.set_array(np.concatenate(speeds))
+    low, high = np.quantile(np.concatenate([drive.speed for drive in drives]), [_SLOWEST, 1.0])
+    lines.set_clim(float(low), float(max(high, low + 0.1)))  # cars that stand still have no range
+    axes.add_collection(lines, autolim=False)
+    starts = np.array([drive.xy[0] for drive in drives])
+    axes.plot(
+        *starts.T, "o", color=EDGE, markeredgecolor=INK, markersize=5, zorder=4, label="start"
+    )
+    box = axes.get_position()
+    inch = 1 / figure.get_figwidth()
+    tall = min(box.height, 4.0 / figure.get_figheight())
+    place = (box.x1 + 0.2 * inch, box.y0 + (box.height - tall) / 2, 0.14 * inch, tall)
+    bar = figure.colorbar(lines, cax=figure.add_axes(place), extend="min")
+    bar.set_label("speed, m/s", color=INK)
+    bar.ax.tick_params(colors=INK, labelsize=8)
+    bar.outline.set_visible(False)
+
+
+def _draw_crashes(axes: Axes, drives: Sequence[Drive]) -> None:
+    spots = [drive.xy[-1] for drive in drives if drive.episode.end == "crashed"]
+    if spots:
+        x, y = np.array(spots).T
+        axes.scatter(x, y, s=120, c=CRASH, marker="X", edgecolor="white", zorder=5, label="crash")
+
+
+def _draw_scale(axes: Axes) -> None:
+    """A bar of a round number of metres in the lower left corner."""
+    left, right = axes.get_xlim()
+    wanted = (right - left) / 6
+    decade = 10.0 ** np.floor(np.log10(wanted))
+    length = decade * max(step for step in (1, 2, 5) if step * decade <= wanted)
+    across = axes.get_xaxis_transform()
+    axes.plot([left, left + length], [0.005, 0.005], color=INK, linewidth=2.5, transform=across)
+    axes.text(left, 0.015, f"{length:g} m", color=INK, fontsize=8, transform=across)
+
+
+def _write_title(figure: Figure, track: Track, drives: Sequence[Drive], vehicle: str) -> None:
+    episodes = [drive.episode for drive in drives]
+    laps = [time for episode in episodes for time in episode.lap_times or ()]
+    crashes = sum(episode.end == "crashed" for episode in episodes)
+    earned = np.mean([episode.episode_return for episode in episodes])
+    several = len(episodes) > 1
+    details = [f"{len(episodes)} drives"] if several else []
+    details.append(f"{'mean return' if several else 'return'} {earned:.1f}")
+    if laps:
+        limit = lap_limit(track.name, vehicle)
+        beside = "" if limit is None else f" ({min(laps) / limit.time:.2f} × the least possible)"
+        details.append(f"{'best lap' if len(laps) > 1 else 'lap'} {min(laps):.2f} s{beside}")
+    elif track.closed:
+        details.append("no lap")
+    if crashes:
+        details.append(f"{crashes} of {len(episodes)} crashed" if several else "crashed")
+    left = _MARGIN / figure.get_figwidth()
+    inch = 1 / figure.get_figheight()
+    name = track.name.replace("_", " ")
+    figure.legend(
+        loc="upper right", bbox_to_anchor=(1 - left, 1 - 0.08 * inch), ncols=2,
+        frameon=False, labelcolor=INK, fontsize=9, handletextpad=0.1, columnspacing=1.2,
+    )  # fmt: skip
+    figure.text(left, 1 - 0.16 * inch, name, fontsize=15, weight="bold", color=INK, va="top")
+    figure.text(left, 1 - 0.5 * inch, "  ·  ".join(details), fontsize=9.5, color=INK, va="top")
+
+
+def _closed(points: Array, track: Track) -> Array:
+    return np.vstack([points, points[:1]]) if track.closed else points

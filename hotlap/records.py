@@ -1,0 +1,129 @@
+"""What is written down of a judged policy: plain data, as it goes to files and comes back.
+
+A table is a record as JSON holds it: dicts, lists, strings, finite numbers, and None for what is
+not known.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+End = Literal["crashed", "time", "road end", "ended"]
+Interval = tuple[float, float]
+
+
+class Record:
+    """What all records can: go to a table and come back."""
+
+    def __post_init__(self) -> None:
+        """Refuse what JSON cannot hold."""
+        for name, value in vars(self).items():
+            numbers = value if isinstance(value, tuple) else (value,)
+            if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+                raise ValueError(
+                    f"{name} of {type(self).__name__} must be finite, got {value}; "
+                    "look for a diverged policy or reward"
+                )
+
+    def to_table(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {name: _plain(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Self:
+        """What `to_table` wrote."""
+        return cls(**{name: _tupled(value) for name, value in table.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeResult(Record):
+    """One episode; None stands for what its task does not tell."""
+
+    identity: int
+    """Which environment of the batch it was; with the seed, it decides the whole episode."""
+    seed: int
+    """Seed that the batch, or a Gymnasium environment, was given."""
+    episode_return: float
+    """Sum of its rewards."""
+    length: int
+    """Control steps it took."""
+    end: End
+    """Left the road or hit a wall; out of time; an open road driven to its end; ended otherwise."""
+    track: str | None = None
+    """Road it was driven on."""
+    seconds: float | None = None
+    """Simulated time it took."""
+    laps: int | None = None
+    """Laps that count: driven from end to end without leaving the road."""
+    lap_times: tuple[float, ...] | None = None
+    """Their times in seconds, in the order driven."""
+    mean_abs_cte: float | None = None
+    """Mean distance from the line, in DonkeyCar units of 0.125 m."""
+    mean_speed: float | None = None
+    """Mean speed in m/s."""
+    progress: float | None = None
+    """Net distance along the road, metres."""
+    crash_s: float | None = None
+    """Arc length along the road where it crashed, metres; None where it did not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(Record):
+    """What some episodes say together."""
+
+    count: int
+    """Number of episodes."""
+    mean_return: float
+    """Mean of the episodes' returns."""
+    std_return: float
+    """Their standard deviation, as Stable-Baselines3 reports it (divided by their number)."""
+    iqm: float
+    """Mean of the middle half of the returns, which a few strange episodes cannot move."""
+    interval: Interval | None
+    """Bootstrap interval (95 %) of `iqm`; None for a single episode."""
+    mean_interval: Interval | None
+    """Bootstrap interval (95 %) of `mean_return`; None for a single episode."""
+    lap_rate: float | None = None
+    """Share of the episodes with at least one lap that counts."""
+    mean_lap_time: float | None = None
+    """Mean time of all laps that count, seconds."""
+    best_lap_time: float | None = None
+    """Time of the fastest of them, seconds."""
+    lap_time_ratio: float | None = None
+    """That time over the least possible on its track; None where no one solved for the latter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalResult(Summary):
+    """A judged policy: every episode, what they say together, and the same for each track."""
+
+    episodes: tuple[EpisodeResult, ...]
+    """Every episode played, by identity."""
+    tracks: dict[str, Summary] = field(default_factory=dict)
+    """Summaries by track; empty where a task has none."""
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Self:
+        """What `to_table` wrote."""
+        values = {name: _tupled(value) for name, value in table.items()}
+        values["episodes"] = tuple(EpisodeResult.from_table(row) for row in table["episodes"])
+        values["tracks"] = {
+            name: Summary.from_table(row) for name, row in table.get("tracks", {}).items()
+        }
+        return cls(**values)
+
+
+def _plain(value: Any) -> Any:
+    """Records as dicts and tuples as lists, all the way down."""
+    if isinstance(value, Record):
+        return value.to_table()
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,1 @@
+"""Runs and studies: what to try, how it went, who is champion."""

@@ -1,0 +1,187 @@
+"""Models by name: saved, opened, and driven with."""
+
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gymnasium import spaces
+from stable_baselines3.common.policies import BasePolicy
+
+from hotlap import __version__
+from hotlap.config.learners import AGENTS
+from hotlap.config.presets import from_table, to_table
+from hotlap.config.runs import RunConfig
+from hotlap.learning.driver import Driver
+from hotlap.learning.encoders import Scaled
+from hotlap.learning.factory import make_policy
+from hotlap.learning.learner import Learner
+from hotlap.records import EvalResult
+from hotlap.store.bundle import Bundle, is_bundle, load_bundle, save_bundle
+from hotlap.tasks.space_tables import describe_space, read_space
+
+ZOO = Path(__file__).parent.parent.parent / "zoo"
+FORMAT = 1
+LARGEST_ZIP = 2 << 30
+"""Bytes that a zip from elsewhere may unpack to."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained policy and what it was trained for."""
+
+    name: str
+    policy: BasePolicy
+    seen: spaces.Space
+    """Observations as its environments give them."""
+    run: RunConfig | None
+    """The run that made it; none for a zip from elsewhere."""
+
+    def driver(self, deterministic: bool = True) -> Driver:
+        """Who drives as the policy says."""
+        return Driver(self.policy, self.seen, deterministic)
+
+
+def save_model(
+    folder: Path,
+    config: RunConfig,
+    learner: Learner,
+    seen: spaces.Space,
+    evaluation: EvalResult | None,
+) -> None:
+    """Write a learner's policy as a bundle, with the zip for Stable-Baselines3 beside it."""
+    zipped = io.BytesIO()
+    learner.save(zipped)
+    assert learner.action_space is not None
+    table = {
+        "format": FORMAT,
+        "hotlap": __version__,
+        "run": to_table(config),
+        "observation_space": describe_space(seen),
+        "action_space": describe_space(learner.action_space),
+    }
+    weights = {name: value.detach().cpu() for name, value in learner.policy.state_dict().items()}
+    save_bundle(
+        folder,
+        Bundle(
+            weights=weights,
+            config=table,
+            normaliser=_normaliser(learner),
+            model_zip=zipped.getvalue(),
+            evaluation=None if evaluation is None else evaluation.to_table(),
+        ),
+    )
+
+
+def add_evaluation(folder: Path, evaluation: EvalResult) -> None:
+    """Write into a bundle how its policy did."""
+    bundle = load_bundle(folder, with_zip=True)
+    parts = {name: getattr(bundle, name) for name in ("weights", "config", "normaliser")}
+    save_bundle(
+        folder, Bundle(**parts, model_zip=bundle.model_zip, evaluation=evaluation.to_table())
+    )
+
+
+def _normaliser(learner: Learner) -> dict[str, Any] | None:
+    """How observations and rewards were scaled; the policy's own copy is among its weights."""
+    table: dict[str, Any] = dict(learner.extra_state())
+    for part in learner.policy.modules():
+        if isinstance(part, Scaled):
+            table |= {name: value.tolist() for name, value in part.named_buffers()}
+    names = ("mean", "spread", "count")
+    kept = {k: v for k, v in table.items() if k in names or k.startswith("reward_scale.")}
+    return kept or None
+
+
+def open_model(
+    name: str, device: str = "cpu", trust: bool = False, algorithm: str = "auto"
+) -> Model:
+    """The model of that name: a run's folder, a bundle, `zoo:NAME`, or with trust an SB3 zip."""
+    kind, _, rest = name.partition(":")
+    path = ZOO / rest if kind == "zoo" else Path(name)
+    if path.is_dir():
+        for folder in (path, path / "model"):
+            if is_bundle(folder):
+                return _open_bundle(name, folder, device)
+    if path.suffix == ".zip" and path.is_file():
+        return _open_zip(name, path, device, trust, algorithm)
+    if kind == "zoo":
+        there = sorted(p.name for p in ZOO.glob("*") if p.is_dir()) if ZOO.is_dir() else []
+        raise ValueError(f"there is no {name}; the zoo has {', '.join(there) or 'nothing yet'}")
+    raise ValueError(
+        f"no model at {name}: expected a run's folder, a folder with weights.safetensors and "
+        "manifest.json, zoo:NAME, or a Stable-Baselines3 zip"
+    )
+
+
+def _open_bundle(name: str, folder: Path, device: str) -> Model:
+    bundle = load_bundle(folder)
+    table = bundle.config
+    if table.get("format") != FORMAT:
+        raise ValueError(
+            f"{folder} has format {table.get('format')!r}, this hotlap reads {FORMAT}; "
+            "use the version it was made with"
+        )
+    run = from_table(RunConfig, table["run"], str(folder))
+    seen, actions = (read_space(table[f"{n}_space"]) for n in ("observation", "action"))
+    policy = make_policy(run.agent, seen, actions)
+    load_weights(policy, bundle.weights, str(folder))
+    return Model(name, policy.to(device), seen, run)
+
+
+def load_weights(policy: BasePolicy, weights: dict[str, Any], source: str) -> None:
+    """Give a policy other weights, refused where they do not fit."""
+    own = policy.state_dict()
+    for name in sorted(own.keys() | weights.keys()):
+        ours, theirs = (tuple(w[name].shape) if name in w else None for w in (own, weights))
+        if ours != theirs:
+            raise ValueError(
+                f"the weights of {source} do not fit: {name} is {theirs} there and {ours} here; "
+                "use the task, camera, stack, actions and net it was trained with"
+            )
+    policy.load_state_dict(weights)
+
+
+def _open_zip(name: str, path: Path, device: str, trust: bool, algorithm: str) -> Model:
+    """A Stable-Baselines3 zip, which may run any code when it is opened."""
+    if not trust:
+        raise ValueError(
+            f"{path} is a pickle, which can run any code when opened; "
+            "if you trust whoever made it, say --trust"
+        )
+    import sb3_contrib
+    import stable_baselines3
+
+    classes: dict[str, Any] = {
+        "ppo": stable_baselines3.PPO, "dqn": stable_baselines3.DQN,
+        "sac": stable_baselines3.SAC, "tqc": sb3_contrib.TQC,
+    }  # fmt: skip
+    if algorithm == "auto":
+        algorithm = algorithm_of(path)
+    learner = classes[algorithm].load(path, device=device)
+    seen = learner.observation_space
+    if isinstance(seen, spaces.Box) and len(seen.shape) == 3:  # saved with channels first
+        low, high = (end.transpose(1, 2, 0) for end in (seen.low, seen.high))
+        seen = spaces.Box(low, high, dtype=seen.dtype.type)  # type: ignore[arg-type]
+    return Model(name, learner.policy, seen, None)
+
+
+def algorithm_of(path: Path) -> str:
+    """Which algorithm made a zip, by the settings it holds."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            if sum(info.file_size for info in file.infolist()) > LARGEST_ZIP:
+                raise ValueError(f"{path} unpacks to more than {LARGEST_ZIP >> 30} GiB: refused")
+            names = json.loads(file.read("data"))
+    except (zipfile.BadZipFile, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not a whole Stable-Baselines3 model: {error}") from error
+    marks = {
+        "tqc": "top_quantiles_to_drop_per_net", "sac": "target_entropy",
+        "dqn": "exploration_fraction", "ppo": "clip_range",
+    }  # fmt: skip
+    for algorithm, mark in marks.items():
+        if mark in names:
+            return algorithm
+    raise ValueError(f"{path} was made by none of {', '.join(AGENTS)}; say which by --algorithm")

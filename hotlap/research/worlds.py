@@ -1,0 +1,81 @@
+"""Environments of a run: one way to build them, for training and for judging alike."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import gymnasium as gym
+import torch
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecEnv
+from torch import Tensor
+
+from hotlap.config.naming import nearest
+from hotlap.config.runs import RunConfig
+from hotlap.config.tasks import DonkeyConfig
+from hotlap.tasks.adapters.sb3_vec import SB3VecEnv
+from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.interface import Interface
+from hotlap.tasks.registry import TASKS, find_task
+from hotlap.tasks.task import Task
+
+
+def make_task_of(config: RunConfig, **changed: Any) -> Task:
+    """The task of a run, with some of its settings changed."""
+    entry = find_task(config.task)
+    assert config.settings is not None
+    settings = replace(config.settings, **changed)
+    return entry.build(settings, config.device, config.compiled)
+
+
+def make_training_env(config: RunConfig) -> VecEnv:
+    """What a run's learner trains in."""
+    if config.settings is None:
+        refuse_unknown(config.task)
+        return make_vec_env(config.task, config.agent.envs)
+    task = make_task_of(config)
+    batch = BatchEnv(task, config.agent.envs, seed=config.seed, borrow=True)
+    return SB3VecEnv(Interface(batch, config.interface))
+
+
+def make_judged_env(config: RunConfig, **changed: Any) -> Callable[[int, Tensor, int], Interface]:
+    """Builds what a run's policies are judged in; the last one built is kept for the next time."""
+    kept: dict[Any, Interface] = {}
+
+    def make(num_envs: int, who: Tensor, seed: int) -> Interface:
+        key = (num_envs, tuple(who.tolist()), seed)
+        if key not in kept:
+            kept.clear()
+            # Compiling for another number of environments takes longer than a judgement does.
+            task = make_task_of(replace(config, compiled=False), **changed)
+            kept[key] = Interface(BatchEnv(task, num_envs, seed, who), config.interface)
+        return kept[key]
+
+    return make
+
+
+def tracks_of(config: RunConfig) -> tuple[str, ...]:
+    """The tracks of a run; none where its task has none."""
+    return config.settings.tracks if isinstance(config.settings, DonkeyConfig) else ()
+
+
+def known_tasks() -> dict[str, tuple[type, dict[str, Any]]]:
+    """Class of settings and preset values of every task by its name."""
+    return {name: (entry.config, entry.preset) for name, entry in TASKS.items()}
+
+
+def refuse_unknown(task: str) -> None:
+    """Stop where a task is neither ours nor Gymnasium's."""
+    if task not in gym.registry and ":" not in task:
+        names = [*TASKS, *(name for name in gym.registry if not name.startswith("phys2d"))]
+        raise KeyError(nearest(task, names, "task"))
+
+
+def choose_device(asked: str) -> tuple[str, str | None]:
+    """The device to use, and a sentence where it is not the one asked for."""
+    there = torch.cuda.is_available()
+    if asked == "auto":
+        return ("cuda" if there else "cpu"), None
+    if asked.startswith("cuda") and not there:
+        return "cpu", f"{asked} was asked for, but PyTorch sees no GPU here: running on the CPU"
+    return asked, None

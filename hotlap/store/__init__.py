@@ -1,0 +1,1 @@
+"""What is kept on disk: run folders, checkpoints and model bundles, whole whatever happens."""

@@ -1,0 +1,95 @@
+"""What episodes say together, worked by hand, and how it is printed."""
+
+import pytest
+
+from hotlap.evaluation.eval_table import print_result, summary_lines
+from hotlap.evaluation.summary import summarise
+from hotlap.records import EpisodeResult
+
+
+def episode(identity: int, earned: float, track: str | None, *laps: float) -> EpisodeResult:
+    return EpisodeResult(
+        identity=identity,
+        seed=0,
+        episode_return=earned,
+        length=10,
+        end="crashed",
+        track=track,
+        laps=len(laps),
+        lap_times=laps,
+        crash_s=1.25,
+    )
+
+
+EPISODES = [
+    episode(0, 1.0, "short", 4.0, 3.0),
+    episode(1, 9.0, "long", 10.0),
+    episode(2, 5.0, "short"),
+    episode(3, 3.0, "long"),
+]
+LIMITS = {"short": 2.0, "long": 8.0}
+
+
+def test_all_episodes_together() -> None:
+    result = summarise(EPISODES, LIMITS)
+    assert result.count == 4
+    assert result.mean_return == 4.5
+    assert result.std_return == pytest.approx(8.75**0.5)  # 12.25 + 20.25 + 0.25 + 2.25, over 4
+    assert result.iqm == 4.0  # of 3 and 5
+    assert result.mean_interval is not None
+    assert result.mean_interval[0] < 4.5 < result.mean_interval[1]
+    assert result.lap_rate == 0.5
+    assert result.mean_lap_time == pytest.approx(17 / 3)
+    assert (result.best_lap_time, result.lap_time_ratio) == (3.0, 1.5)
+
+
+def test_each_track_by_itself() -> None:
+    tracks = summarise(EPISODES, LIMITS).tracks
+    assert tracks["short"].mean_return == 3.0
+    assert tracks["short"].interval == (1.0, 5.0)
+    assert tracks["long"].lap_rate == 0.5
+    assert (tracks["long"].best_lap_time, tracks["long"].lap_time_ratio) == (10.0, 1.25)
+
+
+def test_a_lap_without_a_known_limit_has_no_ratio() -> None:
+    result = summarise(EPISODES, {"long": 8.0})
+    assert result.lap_time_ratio is None
+    assert result.tracks["long"].lap_time_ratio == 1.25
+
+
+def test_nothing_cannot_be_summarised() -> None:
+    with pytest.raises(ValueError, match="no episodes"):
+        summarise([])
+
+
+def test_a_few_episodes_are_printed_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(summarise(EPISODES, LIMITS), "donkey, seed 3")
+    title, header, *rows = capsys.readouterr().out.splitlines()
+    assert title == "donkey, seed 3"
+    assert header.split() == ["#", "track", "return", "steps", "laps", "best", "lap", "s", "end"]
+    assert rows[0].split() == ["0", "short", "1.00", "10", "2", "3.00", "crashed", "at", "1.2", "m"]
+    assert rows[2].split()[4:6] == ["0", "-"]
+    assert rows[5].startswith("return    4.50 ± 2.96 over 4 episodes, mean within ")
+    assert rows[6].startswith("IQM       4.00 within ")
+    assert rows[7] == "lap rate  50% of the episodes with a clean lap"
+    assert rows[8] == "best lap  3.00 s, 1.50 x the least possible (mean 5.67 s)"
+
+
+def test_many_episodes_are_printed_by_track(capsys: pytest.CaptureFixture[str]) -> None:
+    many = [episode(i, float(i), f"a_track_with_a_long_name:{i % 3}", 4.0) for i in range(24)]
+    print_result(summarise(many))
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.startswith("track ")
+    assert [row.split()[:2] for row in rows[:3]] == [
+        [f"a_track_with_a_long_name:{i}", "8"] for i in range(3)
+    ]
+    assert "100%" in rows[0]
+    assert rows[3] == ""
+
+
+def test_a_single_return_has_no_interval_and_no_laps_to_tell_of() -> None:
+    alone = EpisodeResult(identity=0, seed=0, episode_return=2.0, length=3, end="ended")
+    assert summary_lines(summarise([alone])) == [
+        "return    2.00 ± 0.00 over 1 episode",
+        "IQM       2.00",
+    ]

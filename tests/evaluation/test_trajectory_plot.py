@@ -1,0 +1,57 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hotlap.config.runs import EvaluationConfig
+from hotlap.evaluation.judge import Drive, judge_drives
+from hotlap.evaluation.trajectory_plot import draw_drives, draw_every_track
+from hotlap.records import EpisodeResult
+
+from ..sim.roads_drawn import circle, straight
+from .scripted import Scripted
+
+CRASHED = EpisodeResult(identity=0, seed=0, episode_return=1.0, length=9, end="crashed")
+RED = (255, 59, 48)
+
+
+def drive(end: str) -> Drive:
+    xy = np.stack([np.linspace(0, 2, 9), np.linspace(3, 4.5, 9)], axis=1)
+    return Drive(replace(CRASHED, end=end), xy, np.linspace(0, 2, 9))
+
+
+def pixels(path: Path) -> np.ndarray:
+    with Image.open(path) as picture:
+        return np.asarray(picture.convert("RGB"))
+
+
+def shows(path: Path, colour: tuple[int, int, int]) -> bool:
+    return bool((pixels(path) == colour).all(-1).any())
+
+
+def test_every_track_has_its_picture(tmp_path: Path) -> None:
+    tracks = ("generated_track", "circuit:3")
+    pilot = Scripted("pure_pursuit", tracks, max_steps=30)
+    _, drives = judge_drives(pilot, pilot.make_env, tracks, EvaluationConfig(episodes=3))
+    paths = draw_every_track(drives, tmp_path / "plots")
+    assert [path.name for path in paths] == ["generated_track.png", "circuit-3.png"]
+    assert all(pixels(path).shape[1] > 500 for path in paths)
+
+
+def test_crashes_are_marked(tmp_path: Path) -> None:
+    crashed = draw_drives(circle(), [drive("crashed")], tmp_path / "crashed.png")
+    fine = draw_drives(circle(), [drive("time"), drive("time")], tmp_path / "fine.png")
+    assert shows(crashed, RED)
+    assert not shows(fine, RED)
+
+
+def test_a_drive_of_a_single_step_on_an_open_road_can_be_drawn(tmp_path: Path) -> None:
+    short = Drive(CRASHED, np.zeros((1, 2)), np.zeros(1))
+    assert shows(draw_drives(straight(), [short], tmp_path / "short.png"), RED)
+
+
+def test_nothing_is_not_drawn(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no drives on drawn"):
+        draw_drives(circle(), [], tmp_path / "none.png")

@@ -1,0 +1,81 @@
+"""A run that is killed and goes on ends with the weights of one that never stopped, bit for bit."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMON = ["--seed", "3", "--eval-episodes", "2", "--threads", "1"]
+SMALL_REPLAY = {"envs": 4, "replay-size": 600, "warm-up": 100, "batch-size": 32}
+LEARNERS = {
+    "ppo": ["donkey-telemetry", "--timesteps", "2048", "--segment-steps", "512",
+            "--ppo.envs", "8", "--ppo.steps", "32", "--ppo.batch-size", "64",
+            "--ppo.normalise-observations", "--ppo.normalise-rewards", "--ppo.schedule", "linear"],
+    "dqn": ["donkey-telemetry", "--timesteps", "1600", "--segment-steps", "400"],
+    "sac": ["donkey-telemetry", "--timesteps", "1600", "--segment-steps", "400",
+            "--sac.normalise-observations"],
+    "tqc": ["donkey-telemetry", "--timesteps", "1600", "--segment-steps", "400"],
+    "dqn on CartPole-v1": ["CartPole-v1", "--timesteps", "1600", "--segment-steps", "400"],
+    "sac on pictures": ["donkey", "--timesteps", "800", "--segment-steps", "200",
+                        "--sac.stack", "2", "--sac.shift", "2"],
+}  # fmt: skip
+
+
+def words(name: str, folder: Path) -> list[str]:
+    agent = name.split()[0]
+    given = ["train", *LEARNERS[name], *COMMON, "--agent", agent, "--save-dir", str(folder)]
+    if agent != "ppo":
+        for setting, value in SMALL_REPLAY.items():
+            given += [f"--{agent}.{setting}", str(value)]
+    return given
+
+
+def start(given: list[str], log: Path) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "hotlap", *given], stdout=out, stderr=out, env=environment
+        )
+
+
+def whole(given: list[str], log: Path) -> None:
+    assert start(given, log).wait(300) == 0, log.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_killed_run_ends_like_one_that_never_stopped(name: str, tmp_path: Path) -> None:
+    calm, torn, log = tmp_path / "calm", tmp_path / "torn", tmp_path / "log.txt"
+    began = time.monotonic()
+    whole(words(name, calm), log)
+    usual = time.monotonic() - began
+    draw = random.Random(name)
+    killed = 0
+    given = words(name, torn)
+    for _ in range(4):
+        run = start(given, log)
+        try:
+            # After the start-up, which takes most of so short a run.
+            assert run.wait(usual * draw.uniform(0.55, 0.95)) == 0, log.read_text()
+        except subprocess.TimeoutExpired:
+            run.send_signal(signal.SIGKILL)
+            run.wait()
+            killed += 1
+        if (torn / "config.json").exists():
+            given = ["train", "--resume", str(torn), "--threads", "1"]
+    whole(given, log)
+    assert killed > 0, "the run was over before it could be killed"
+    names = ["model/weights.safetensors", "best/state.safetensors"]
+    newest = max(path.name for path in (calm / "checkpoints").iterdir())
+    names.append(f"checkpoints/{newest}/state.safetensors")
+    for file in names:
+        assert (calm / file).read_bytes() == (torn / file).read_bytes(), file
+    tables = [(f / "evaluations.jsonl").read_text().splitlines() for f in (calm, torn)]
+    rows = [[json.loads(line) for line in table] for table in tables]
+    assert rows[0] == rows[1]
