@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from hotlap import __version__
-from hotlap.config.commands import BenchSimConfig, Command, TracksConfig, WatchConfig
+from hotlap.config.commands import (
+    BenchFirstLapConfig,
+    BenchSimConfig,
+    BenchTrainConfig,
+    Command,
+    TracksConfig,
+    WatchConfig,
+)
 from hotlap.config.naming import nearest
 from hotlap.config.training import EvaluateConfig, TrainConfig
 
@@ -97,6 +104,20 @@ def bench_sim(cfg: BenchSimConfig) -> Answer:
     return sim_benchmark.bench_sim(cfg)
 
 
+def bench_train(cfg: BenchTrainConfig) -> Answer:
+    """Measure the learners."""
+    from hotlap.research import train_benchmark
+
+    return train_benchmark.bench_train(cfg)
+
+
+def bench_first_lap(cfg: BenchFirstLapConfig) -> Answer:
+    """Time first laps."""
+    from hotlap.research import first_lap
+
+    return first_lap.bench_first_lap(cfg)
+
+
 @dataclasses.dataclass(frozen=True)
 class Verb:
     """A word (or two) of the command line."""
@@ -118,6 +139,8 @@ VERBS = {
     "tracks": Verb(TracksConfig, tracks, positional=("names",)),
     "watch": Verb(WatchConfig, watch, positional=("model",)),
     "bench sim": Verb(BenchSimConfig, bench_sim),
+    "bench train": Verb(BenchTrainConfig, bench_train),
+    "bench first-lap": Verb(BenchFirstLapConfig, bench_first_lap),
 }
 
 
@@ -211,7 +234,7 @@ def read_config(name: str, words: list[str]) -> Command:
 
 def overview(verbs: dict[str, Verb]) -> str:
     """Say which verbs there are."""
-    lines = [f"  hotlap {name:12}{verb.summary}" for name, verb in verbs.items()]
+    lines = [f"  hotlap {name:17}{verb.summary}" for name, verb in verbs.items()]
     return "\n".join(
         [
             "usage: hotlap VERB [...]",

@@ -92,3 +92,55 @@ class BenchSimConfig(Command):
             raise ValueError(f"batch must hold numbers of 0 or more, got {self.batch}")
         if not self.seconds > 0:
             raise ValueError(f"seconds must be positive, got {self.seconds}")
+
+
+@dataclass(frozen=True)
+class BenchTrainConfig(Command):
+    """Measure how fast the learners are on this machine, beside stock Stable-Baselines3."""
+
+    device: str = "auto"
+    """Where to run: auto, cpu, cuda, or one card such as cuda:1."""
+    compiled: Literal["auto", "on", "off"] = "auto"
+    """Whether to compile; auto does where a compiler is found."""
+    seconds: float = 20.0
+    """How long each figure is measured, for each of the two."""
+    measures: tuple[str, ...] = ()
+    """Which figures to take, by their names in the JSON; all of them when none is named."""
+    threads: int = 1
+    """Threads of the process."""
+    stock_steps: int = 0
+    """Steps between updates of the stock learner, where ours would take it minutes; 0 is ours."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be measured."""
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {self.device!r}")
+        if not self.seconds > 0:
+            raise ValueError(f"seconds must be positive, got {self.seconds}")
+        if self.threads < 1 or self.stock_steps < 0:
+            raise ValueError("threads must be at least 1 and stock_steps 0 or more")
+
+
+@dataclass(frozen=True)
+class BenchFirstLapConfig(Command):
+    """Time the way from nothing to a first clean lap, from camera frames."""
+
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    """Seeds, one after another."""
+    track: str = "generated_track"
+    """Where to lap."""
+    device: str = "auto"
+    """Where to run: auto, cpu, cuda, or one card such as cuda:1."""
+    limit: float = 300.0
+    """Give a seed up after this many seconds."""
+    threads: int = 1
+    """Threads of each process."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be measured."""
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {self.device!r}")
+        if not self.seeds or min(self.seeds) < 0:
+            raise ValueError(f"seeds must be numbers of 0 or more, got {self.seeds}")
+        if not self.limit > 0 or self.threads < 1:
+            raise ValueError("limit must be positive and threads at least 1")

@@ -62,7 +62,15 @@ class AgentConfig:
 class PPOConfig(AgentConfig):
     """Proximal policy optimisation: learns from what it just drove, then forgets it."""
 
-    steps: int = 64
+    envs: int = 128
+    """Environments driven at once."""
+    learning_rate: float = 1e-3
+    """Step size of the optimiser at the start."""
+    gamma: float = 0.98
+    """Discount per control step."""
+    stack: int = 2
+    """How many of the latest observations are seen together."""
+    steps: int = 32
     """Steps that every environment drives between two updates."""
     batch_size: int = 512
     """Samples per gradient step."""
@@ -82,7 +90,7 @@ class PPOConfig(AgentConfig):
     """Stop an update early when the policy has moved this far; 0 never does."""
     policy: Literal["gaussian", "squashed", "beta"] = "gaussian"
     """How actions are spread: cut off at their bounds, squashed between them, or a beta."""
-    log_std: float = 0.0
+    log_std: float = -0.5
     """Logarithm of the spread of the actions at the start (gaussian and squashed)."""
     normalise_rewards: bool = False
     """Scale rewards so that returns have spread 1, as seen so far."""

@@ -80,9 +80,10 @@ class Driving(Learner, OffPolicyAlgorithm):
         count = ended = 0
         seen = torch.as_tensor(self._last_obs, device=self.device)
         while count < steps:
+            self._look(seen)  # now: a step may overwrite what the one before it returned
             action = self._explore(seen)
             step = batch.step(self._for_the_world(action))
-            self._keep(seen, action, step.reward, step.terminated, step.truncated)
+            self.replay_buffer.tell(action, step.reward, step.terminated, step.truncated)
             seen = step.observation.to(self.device)
             if isinstance(env, VecTransposeImage):
                 seen = seen.permute(0, 3, 1, 2)
@@ -136,17 +137,16 @@ class Driving(Learner, OffPolicyAlgorithm):
         infos: list[dict[str, Any]],
     ) -> None:
         late = np.array([info.get("TimeLimit.truncated", False) for info in infos], dtype=bool)
-        row = (self._last_obs, buffer_action, reward, dones & ~late, dones & late)
-        self._keep(*(torch.as_tensor(value, device=self.device) for value in row))
+        self._look(torch.as_tensor(self._last_obs, device=self.device))
+        row = (buffer_action, reward, dones & ~late, dones & late)
+        replay_buffer.tell(*(torch.as_tensor(value, device=self.device) for value in row))
         self._last_obs = new_obs
 
     # --- what both ways share ------------------------------------------------------------------
 
-    def _keep(
-        self, seen: Tensor, action: Tensor, reward: Tensor, terminated: Tensor, truncated: Tensor
-    ) -> None:
-        """Write down one step of all environments, and let scales see what was seen."""
-        self.replay_buffer.add(seen, action, reward, terminated, truncated)
+    def _look(self, seen: Tensor) -> None:
+        """Write down what is seen before a step, and let scales learn from it."""
+        self.replay_buffer.show(seen)
         for part in self.policy.modules():
             if isinstance(part, Scaled):
                 part.learn_from(seen)

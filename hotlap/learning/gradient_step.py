@@ -24,7 +24,8 @@ class GradientStep:
         module: Called with inputs, returns a loss and metrics by name, all tensors ().
         optimizer: Adam over the module's parameters; its learning rate is read at every step.
         max_norm: Longest gradient.
-        compiled: Whether to compile (and, on a GPU, capture).
+        compiled: Whether to compile.
+        captured: Whether to capture, on a GPU; without compiling, too.
         fetch: Turns what a call is given into the module's inputs; on a GPU it is captured too.
     """
 
@@ -35,30 +36,31 @@ class GradientStep:
         max_norm: float,
         compiled: bool,
         fetch: Callable[..., Inputs],
+        captured: bool = True,
     ) -> None:
         self.module, self.optimizer, self.max_norm = module, optimizer, max_norm
         self.parameters = dict(module.named_parameters())
         self.device = next(iter(self.parameters.values())).device
-        self.compiled = compiled
+        self.whole = compiled or (captured and self.device.type == "cuda")
         self.fetch = fetch
         self.names: list[str] = []
         """Of the metrics, in the order of `__call__`'s answer."""
         self._rate = torch.zeros((), device=self.device)
-        if compiled:
+        if self.whole:
             self._adam = _FlatAdam(optimizer, self.parameters)
-            descend = torch.compile(
-                self._step_whole, dynamic=False, fullgraph=True, options=_FEW_GUARDS
-            )
+            descend = self._step_whole
+            if compiled:
+                descend = torch.compile(descend, dynamic=False, fullgraph=True, options=_FEW_GUARDS)
             adam, rate = self._adam, self._rate
             self._whole: Callable[..., Tensor] = lambda *given: descend(
                 adam.values, adam.mean, adam.square, adam.count, rate, fetch(*given)
             )
-            if self.device.type == "cuda":
+            if captured and self.device.type == "cuda":
                 self._whole = Captured(self._whole, self._adam.changes)
 
     def __call__(self, *given: Tensor) -> Tensor:
         """Make a step; returns the metrics in the order of `names`."""
-        if not self.compiled:
+        if not self.whole:
             return self._step_plainly(self.fetch(*given))
         self._rate.fill_(self.optimizer.param_groups[0]["lr"])
         with torch.no_grad():
@@ -98,7 +100,8 @@ class GradientStep:
     def _loss(
         self, parameters: dict[str, Tensor], inputs: Inputs
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, metrics = functional_call(self.module, parameters, inputs)
+        # Untied: a module known by several names would be given its weights as often, and keep one.
+        loss, metrics = functional_call(self.module, parameters, inputs, tie_weights=False)
         return loss, metrics
 
     def _told(self, metrics: dict[str, Tensor], norm: Tensor) -> Tensor:
@@ -109,7 +112,7 @@ class GradientStep:
 
     def reload(self) -> None:
         """Take over the optimiser's state after it was loaded from elsewhere."""
-        if self.compiled:
+        if self.whole:
             self._adam.take_over()
 
 

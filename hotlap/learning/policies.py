@@ -63,6 +63,8 @@ class ActorCritic(ActorCriticPolicy):
         if self.ortho_init:
             for module, gain in gains.items():
                 module.apply(partial(self.init_weights, gain=gain))
+        # Only now: weights cannot be filled orthogonally in this layout.
+        self.features_extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.layer_norm:
             self.mlp_extractor.value_net = _with_norms(self.mlp_extractor.value_net)
         self.optimizer = self.optimizer_class(

@@ -36,13 +36,13 @@ class PPO(Learner, stable_baselines3.PPO):
 
     Args:
         args: As for Stable-Baselines3's PPO.
-        compiled: Compile the nets and the updates; on a GPU, capture them too.
+        compiled: Compile the nets and the updates. On a GPU they are captured either way.
         precision: Type that the nets compute in: float32 or bfloat16.
         scale_rewards: Scale rewards so that returns have spread 1.
         settings: As for Stable-Baselines3's PPO.
     """
 
-    RUNTIME = ("_descend", "_act", "rollout_buffer_class", "_last_obs")
+    RUNTIME = ("_descend", "_act", "_bounds", "rollout_buffer_class", "_last_obs")
 
     def __init__(
         self,
@@ -56,11 +56,14 @@ class PPO(Learner, stable_baselines3.PPO):
         self.reward_scale = RewardScale() if scale_rewards else None
         self._descend: GradientStep | None = None
         self._act: Any = None
+        self._bounds: tuple[Tensor, Tensor] | None = None
         super().__init__(*args, **settings)
 
     def _setup_model(self) -> None:
         if _batch_of(self.env) is not None:
             self.rollout_buffer_class = Rollouts  # type: ignore[assignment]
+        if self.device.type == "cuda":  # the same shapes again and again: trying out ways pays
+            torch.backends.cudnn.benchmark = True
         super()._setup_model()
 
     # --- collecting ----------------------------------------------------------------------------
@@ -118,7 +121,7 @@ class PPO(Learner, stable_baselines3.PPO):
             self._act = self._policy_step
             if self.compiled and isinstance(self.policy, ActorCritic):
                 self.policy.read = torch.compile(self.policy.read, dynamic=False)
-            if self.compiled and self.device.type == "cuda":
+            if self.device.type == "cuda":
                 self._act = Captured(self._policy_step)
         return self._act(seen)
 
@@ -139,7 +142,10 @@ class PPO(Learner, stable_baselines3.PPO):
         space = self.action_space
         if not isinstance(space, spaces.Box):
             return action
-        low, high = (torch.as_tensor(end, device=action.device) for end in (space.low, space.high))
+        if self._bounds is None:
+            low, high = (torch.as_tensor(e, device=action.device) for e in (space.low, space.high))
+            self._bounds = (low, high)
+        low, high = self._bounds
         if self.policy.squash_output:
             return low + 0.5 * (action + 1.0) * (high - low)
         return torch.maximum(torch.minimum(action, high), low)
@@ -205,13 +211,14 @@ class PPO(Learner, stable_baselines3.PPO):
     def _gradient_step(self, rollouts: Rollouts) -> GradientStep:
         if self._descend is None:
             # Stable-Baselines3's own policies keep what they computed, which a compiler cannot.
-            compiled = self.compiled and isinstance(self.policy, ActorCritic)
+            ours = isinstance(self.policy, ActorCritic)
             self._descend = GradientStep(
                 _Loss(self),
                 self.policy.optimizer,
                 self.max_grad_norm,
-                compiled,
+                self.compiled and ours,
                 lambda chosen, reach: (*rollouts._get_samples(chosen), reach),
+                captured=ours,
             )
         return self._descend
 

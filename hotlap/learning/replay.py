@@ -160,8 +160,16 @@ class Replay(BaseBuffer):
         self, seen: Tensor, action: Tensor, reward: Tensor, terminated: Tensor, truncated: Tensor
     ) -> None:
         """Write down one step of all environments: what was seen before it, and what came of it."""
+        self.show(seen)
+        self.tell(action, reward, terminated, truncated)
+
+    def show(self, seen: Tensor) -> None:
+        """Write down what is seen before a step; `tell` must follow."""
+        self.frames[self.written % self.rows] = self._newest_frame(seen)
+
+    def tell(self, action: Tensor, reward: Tensor, terminated: Tensor, truncated: Tensor) -> None:
+        """Write down the step."""
         t = self.written % self.rows
-        self.frames[t] = self._newest_frame(seen)
         self.actions[t] = action.reshape(self.n_envs, self.action_dim)
         self.rewards[t], self.terminated[t], self.truncated[t] = reward, terminated, truncated
         if self.written == self._begun:

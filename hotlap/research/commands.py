@@ -1,6 +1,5 @@
 """What `hotlap train`, `hotlap evaluate` and `hotlap watch MODEL` do."""
 
-import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ from hotlap.config.training import EvaluateConfig, TrainConfig
 from hotlap.evaluation.eval_table import print_result
 from hotlap.evaluation.judge import HELD_OUT, judge_drives, judge_gym
 from hotlap.evaluation.trajectory_plot import draw_drives
-from hotlap.evaluation.watching import watch_policy
 from hotlap.learning.driver import refuse_other_shape
 from hotlap.learning.off_policy import OffPolicy
 from hotlap.records import EvalResult
@@ -26,6 +24,7 @@ from hotlap.research.progress import Progress
 from hotlap.research.trackers import Trackers
 from hotlap.research.worlds import (
     choose_device,
+    has_compiler,
     known_tasks,
     make_judged_env,
     make_task_of,
@@ -49,7 +48,7 @@ def train(config: TrainConfig) -> dict[str, Any]:
         settled = from_table(RunConfig, folder.config, str(config.resume / "config.json"))
         settled = replace(settled, device=device if settled.device != "cpu" else "cpu")
     else:
-        settled = config.settle(device, shutil.which("g++") is not None, known_tasks())
+        settled = config.settle(device, has_compiler(), known_tasks())
         refuse_unknown_run(settled)
         folder = RunFolder.create(_folder(config, settled), to_table(settled))
     with folder:
@@ -194,6 +193,8 @@ def _evaluate_elsewhere(
 
 def watch(config: WatchConfig, trust: bool = False) -> dict[str, Any]:
     """Let a model drive, and film it."""
+    from hotlap.evaluation.watching import watch_policy  # needs ffmpeg, training does not
+
     torch.set_num_threads(1)
     model = open_model(config.model, trust=trust)
     run = model.run

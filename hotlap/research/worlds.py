@@ -1,5 +1,6 @@
 """Environments of a run: one way to build them, for training and for judging alike."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,7 @@ def make_training_env(config: RunConfig) -> VecEnv:
         refuse_unknown(config.task)
         return make_vec_env(config.task, config.agent.envs)
     task = make_task_of(config)
-    batch = BatchEnv(task, config.agent.envs, seed=config.seed, borrow=True)
+    batch = BatchEnv(task, config.agent.envs, seed=config.seed, borrow=True, captured=True)
     return SB3VecEnv(Interface(batch, config.interface))
 
 
@@ -69,6 +70,11 @@ def refuse_unknown(task: str) -> None:
     if task not in gym.registry and ":" not in task:
         names = [*TASKS, *(name for name in gym.registry if not name.startswith("phys2d"))]
         raise KeyError(nearest(task, names, "task"))
+
+
+def has_compiler() -> bool:
+    """Whether anything can be compiled here."""
+    return shutil.which("g++") is not None
 
 
 def choose_device(asked: str) -> tuple[str, str | None]:

@@ -69,6 +69,8 @@ class BatchEnv:
             episodes in any batch.
         borrow: Hand out what a step returns without copying it first: a little faster, but it is
             the batch's own, and on a GPU the next step overwrites it.
+        captured: On a GPU, launch all of a step's kernels at once; None does where the task is
+            compiled. Without compiling this is slower, but ready at once.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class BatchEnv:
         seed: int = 0,
         who: Tensor | None = None,
         borrow: bool = False,
+        captured: bool | None = None,
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
@@ -111,8 +114,9 @@ class BatchEnv:
                 self._play_out, self._begin = compiled(self._play), compiled(self._fresh)
             else:
                 self._pass_on = compiled(self._play_and_begin)
-                self._turn = GraphedTurn(self._take_turn)
-                self.overwrites = True
+        if not self._on_cpu and (task.compiled if captured is None else captured):
+            self._turn = GraphedTurn(self._take_turn)
+            self.overwrites = True
         self._next: State | None = None
         self._steps = 0
         self._bad = torch.zeros(num_envs, dtype=torch.bool, device=task.device)

@@ -171,7 +171,7 @@ def test_it_learns_to_walk_down_a_corridor(n_step: int) -> None:
 def test_it_balances_a_pole() -> None:
     config = DQNConfig(
         envs=4, learning_rate=1e-3, warm_up=1000, updates_per_step=0.5, exploration_fraction=0.3,
-        tau=0.01, batch_size=128,
+        tau=0.01, batch_size=64, n_step=3,
     )  # fmt: skip
     model = make_dqn(config, make_vec_env("CartPole-v1", 4, seed=0), "cpu", 0, total_steps=40_000)
     model.learn(40_000)

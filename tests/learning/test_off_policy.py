@@ -1,5 +1,6 @@
 """What learners with a replay share: driving, counting, saving, going on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from hotlap.config.learners import DQNConfig, ReplayConfig, SACConfig, TQCConfig
 from hotlap.config.sensors import CameraConfig
 from hotlap.learning.critics import with_layer_norm
 from hotlap.learning.dqn import DQN, make_dqn
+from hotlap.learning.encoders import Scaled
 from hotlap.learning.off_policy import OffPolicy
 from hotlap.learning.replay import Replay
 from hotlap.learning.sac import SAC, make_sac
 from hotlap.learning.tqc import make_tqc
 from hotlap.tasks.adapters.sb3_vec import SB3VecEnv
-from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.batch import BatchEnv, Step
 from hotlap.tasks.interface import Interface
 from hotlap.tasks.registry import make_task
 
@@ -151,6 +153,41 @@ def test_environments_begun_anew_from_outside_are_not_joined_to_what_was_before(
     model.learn_segment(seed=0, segment=1, steps=8)
     done = model.replay_buffer.truncated[19] | model.replay_buffer.terminated[19]
     assert done.all() and not model.replay_buffer.ages[20].any()
+
+
+def test_scales_learn_from_all_that_is_driven_through() -> None:
+    make, config, _ = MAKERS["sac"]
+    env = world("sac", max_steps=30, start="random")
+    chosen = {"features_extractor_class": Scaled}
+    model = make(config(**QUICK), env, "cpu", 0, 1000, policy_kwargs=chosen)
+    model.learn(4 * 50)
+    frames = model.replay_buffer.frames[:50].flatten(0, 1)
+    scales = [part for part in model.policy.modules() if isinstance(part, Scaled)]
+    assert len(scales) == 3  # actor, critics and their slow copy
+    for scale in scales:
+        torch.testing.assert_close(scale.mean, frames.mean(0), rtol=1e-3, atol=1e-4)
+        spread = frames.std(0, unbiased=False)
+        torch.testing.assert_close(scale.spread, spread, rtol=1e-2, atol=1e-3)
+
+
+def test_a_step_may_overwrite_what_the_one_before_returned() -> None:
+    """As it does on a GPU where a batch lends its own tensors."""
+
+    class Lending(Interface):
+        def step(self, action: torch.Tensor) -> Step:
+            step = super().step(action)
+            if not hasattr(self, "lent"):
+                self.lent = step.observation.clone()
+            self.lent.copy_(step.observation)
+            return replace(step, observation=self.lent)
+
+    found = []
+    for kind in (Interface, Lending):
+        batch = BatchEnv(make_task("donkey-telemetry", max_steps=30, start="random"), 4)
+        model = learner("sac", SB3VecEnv(kind(batch, InterfaceConfig())))
+        model.learn(4 * 20)
+        found.append(model.replay_buffer.frames)
+    assert torch.equal(*found)
 
 
 # --- counting ------------------------------------------------------------------------------------

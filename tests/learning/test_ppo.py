@@ -62,7 +62,8 @@ def test_pictures_reach_the_policy_with_channels_first() -> None:
     model = PPO("CnnPolicy", env, n_steps=8, batch_size=16, n_epochs=1)
     model.learn(32)
     buffer = model.rollout_buffer
-    assert buffer.observations.shape == (8, 4, 1, 36, 40)
+    assert buffer.observations.shape == (8, 4, 36, 40, 1)
+    assert next(buffer.get(16)).observations.shape == (16, 1, 36, 40)
     assert buffer.observations.dtype == torch.uint8
     assert int(buffer.observations.to(torch.int16).diff(dim=0).abs().max()) > 0
 
