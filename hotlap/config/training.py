@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from hotlap.config.commands import Command
 from hotlap.config.interface import InterfaceConfig
@@ -18,6 +18,8 @@ SHORTEST_SEGMENT = 8192
 """Steps below which a checkpoint and an evaluation are not worth their time."""
 SEGMENTS = 20
 """Segments of a training, unless their length is set."""
+KnownTasks = dict[str, tuple[type, dict[str, Any]]]
+"""Class of settings and preset values of each task by its name."""
 WORTH_COMPILING = {"cpu": 1_500_000, "cuda": 5_000_000}
 """Steps from which compiling saves more time than it takes."""
 
@@ -137,7 +139,7 @@ class TrainConfig(Command):
             stack=agent.stack,
         )
 
-    def settle(self, device: str, has_compiler: bool, known_tasks: dict[str, tuple]) -> RunConfig:
+    def settle(self, device: str, has_compiler: bool, known_tasks: KnownTasks) -> RunConfig:
         """The run that this asks for, on a device that is there.
 
         Args:
@@ -149,7 +151,7 @@ class TrainConfig(Command):
         agent = self.agent_settings()
         settings = None
         if task in known_tasks:
-            settings = self._task_settings(*known_tasks[task], on_gpu=device != "cpu")
+            settings = self._task_settings(known_tasks[task], on_gpu=device != "cpu")
         per_update = agent.envs * (agent.steps if isinstance(agent, PPOConfig) else 1)
         length = self.segment_steps or max(SHORTEST_SEGMENT, -(-self.timesteps // SEGMENTS))
         if agent.encoder == "auto":
@@ -171,8 +173,11 @@ class TrainConfig(Command):
             init_from=self.init_from,
         )
 
-    def _task_settings(self, kind: type, preset: dict, on_gpu: bool) -> DonkeyConfig | TagConfig:
+    def _task_settings(
+        self, known: tuple[type, dict[str, Any]], on_gpu: bool
+    ) -> DonkeyConfig | TagConfig:
         """Settings of one of our tasks: its preset's, then what was set here."""
+        kind, preset = known
         if kind is TagConfig:
             for name in ("track", "reward_shaping"):
                 if getattr(self, name):

@@ -18,10 +18,10 @@ from stable_baselines3.common.type_aliases import RolloutReturn, TrainFreq, Trai
 from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 from torch import Tensor
 
+from hotlap.learning.batches import batch_of
 from hotlap.learning.encoders import Scaled
 from hotlap.learning.learner import Learner
 from hotlap.learning.replay import Replay
-from hotlap.tasks.adapters.sb3_vec import SB3VecEnv
 from hotlap.tasks.batch import BatchEnv, Step
 from hotlap.tasks.interface import Interface
 
@@ -173,9 +173,3 @@ class Driving(Learner, OffPolicyAlgorithm):
     def _updates_due(self, steps: int) -> int:
         """Updates to make after so many more environment steps."""
         raise NotImplementedError
-
-
-def batch_of(env: VecEnv | None) -> BatchEnv | Interface | None:
-    """The batch behind an environment, if nothing stands between that changes what it gives."""
-    inner = env.venv if isinstance(env, VecTransposeImage) else env
-    return inner.batch if isinstance(inner, SB3VecEnv) else None

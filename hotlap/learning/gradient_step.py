@@ -7,6 +7,7 @@ way the optimiser's state is where the optimiser keeps it, and is saved with it.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -123,7 +124,7 @@ class _FlatAdam:
     and loaded as ever.
     """
 
-    def __init__(self, optimizer: torch.optim.Adam, parameters: dict[str, Tensor]) -> None:
+    def __init__(self, optimizer: torch.optim.Adam, parameters: dict[str, nn.Parameter]) -> None:
         group = optimizer.param_groups[0]
         if len(optimizer.param_groups) > 1 or group["weight_decay"] or group["amsgrad"]:
             raise ValueError("only a plain Adam with one group of parameters can be compiled")
@@ -136,7 +137,9 @@ class _FlatAdam:
             torch.zeros(sum(self.sizes), device=first.device) for _ in range(3)
         )
         self.count = torch.zeros((), device=first.device)
-        for parameter, row in zip(parameters.values(), self.apart(self.values).values()):
+        for parameter, row in zip(
+            parameters.values(), self.apart(self.values).values(), strict=True
+        ):
             row.copy_(parameter.detach())
             parameter.data = row
         self.take_over()
@@ -162,5 +165,5 @@ class _FlatAdam:
         return [self.values, self.mean, self.square, self.count]
 
 
-_FEW_GUARDS = {"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe}
+_FEW_GUARDS: dict[str, Any] = {"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe}
 """Only shapes are looked at before a call: all else that a step reads is fixed when it is made."""

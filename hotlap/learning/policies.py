@@ -63,16 +63,13 @@ class ActorCritic(ActorCriticPolicy):
         if self.ortho_init:
             for module, gain in gains.items():
                 module.apply(partial(self.init_weights, gain=gain))
-        # Only now: weights cannot be filled orthogonally in this layout.
-        self.features_extractor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.layer_norm:
             self.mlp_extractor.value_net = _with_norms(self.mlp_extractor.value_net)
-        self.optimizer = self.optimizer_class(
-            self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs
-        )
+        make: Any = self.optimizer_class
+        self.optimizer = make(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
 
     @property
-    def log_std(self) -> Tensor | None:
+    def log_std(self) -> Tensor | None:  # type: ignore[override]
         """Logarithm of the spread, where it is one number per action."""
         return getattr(self.spread, "log_std", None)
 

@@ -7,17 +7,18 @@ loads with `stable_baselines3.PPO.load`.
 
 import time
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import stable_baselines3
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
+from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
+from hotlap.learning.batches import batch_of
 from hotlap.learning.captured import Captured
 from hotlap.learning.encoders import Scaled
 from hotlap.learning.gradient_step import GradientStep
@@ -25,7 +26,6 @@ from hotlap.learning.learner import Learner, refuse_unfinite
 from hotlap.learning.policies import ActorCritic
 from hotlap.learning.reward_scale import RewardScale
 from hotlap.learning.rollouts import Rollouts, channels_first
-from hotlap.tasks.adapters.sb3_vec import SB3VecEnv
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.interface import Interface
 from hotlap.tasks.task import State, clone_tree, map_tree
@@ -60,7 +60,7 @@ class PPO(Learner, stable_baselines3.PPO):
         super().__init__(*args, **settings)
 
     def _setup_model(self) -> None:
-        if _batch_of(self.env) is not None:
+        if batch_of(self.env) is not None:
             self.rollout_buffer_class = Rollouts  # type: ignore[assignment]
         if self.device.type == "cuda":  # the same shapes again and again: trying out ways pays
             torch.backends.cudnn.benchmark = True
@@ -76,7 +76,7 @@ class PPO(Learner, stable_baselines3.PPO):
         n_rollout_steps: int,
     ) -> bool:
         """Drive for `n_rollout_steps`; False if the callback stopped it."""
-        batch = _batch_of(env)
+        batch = batch_of(env)
         if batch is None or not isinstance(rollout_buffer, Rollouts):
             return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
         self.policy.set_training_mode(False)
@@ -91,11 +91,12 @@ class PPO(Learner, stable_baselines3.PPO):
                 count == 0 or (self.sde_sample_freq > 0 and count % self.sde_sample_freq == 0)
             ):
                 self.policy.reset_noise(batch.num_envs)
+            rollout_buffer.show(seen)  # before the step, which may overwrite it
             action, value, log_prob = self._decide(seen)
             step = batch.step(self._for_the_world(action))
             self.num_timesteps += batch.num_envs
             rollout_buffer.keep(
-                observations=seen, actions=action, rewards=step.reward, done=step.done,
+                actions=action, rewards=step.reward, done=step.done,
                 truncated=step.truncated, values=value, log_probs=log_prob,
                 episode_returns=step.episode_return, episode_lengths=step.episode_length,
             )  # fmt: skip
@@ -118,9 +119,11 @@ class PPO(Learner, stable_baselines3.PPO):
     def _decide(self, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Actions, values (B,) and log-probabilities (B,) of what is seen."""
         if self._act is None:
+            # First, because it moves the weights to where they stay.
+            self._gradient_step(self.rollout_buffer)  # type: ignore[arg-type]
             self._act = self._policy_step
             if self.compiled and isinstance(self.policy, ActorCritic):
-                self.policy.read = torch.compile(self.policy.read, dynamic=False)
+                self.policy.read = torch.compile(self.policy.read, dynamic=False)  # type: ignore[method-assign]
             if self.device.type == "cuda":
                 self._act = Captured(self._policy_step)
         return self._act(seen)
@@ -214,7 +217,7 @@ class PPO(Learner, stable_baselines3.PPO):
             ours = isinstance(self.policy, ActorCritic)
             self._descend = GradientStep(
                 _Loss(self),
-                self.policy.optimizer,
+                cast(torch.optim.Adam, self.policy.optimizer),
                 self.max_grad_norm,
                 self.compiled and ours,
                 lambda chosen, reach: (*rollouts._get_samples(chosen), reach),
@@ -323,12 +326,6 @@ def _arithmetic(device: torch.device, precision: str) -> Any:
     if precision == "float32":
         return nullcontext()
     return torch.autocast(device.type, getattr(torch, precision))
-
-
-def _batch_of(env: VecEnv | None) -> BatchEnv | Interface | None:
-    """The batch behind an environment, if nothing stands between that changes what it gives."""
-    inner = env.venv if isinstance(env, VecTransposeImage) else env
-    return inner.batch if isinstance(inner, SB3VecEnv) else None
 
 
 def _ended_world(batch: BatchEnv | Interface) -> State:

@@ -1,8 +1,10 @@
 """A replay that stays on the device, holding every frame once.
 
     T rows in a ring, B environments, N samples, K frames seen together (oldest first).
-    row      number of a step since the beginning; it lies in slot `row % T`
+    row      number of a step of all environments since the beginning
     place    which environment
+    number   of one step of one environment: row * B + place. It lies in slot number % (T * B), and
+             the same environment's next step is B further on.
     age      steps since the episode began when a frame was seen                       (T, B)
 
 Row t leads to row t + 1, so next observations need no room of their own. What was seen last before
@@ -92,8 +94,8 @@ class Replay(BaseBuffer):
         self.ages = make((), torch.int32)
         powers = torch.arange(n_step + 1, dtype=torch.float64)
         self._powers = (gamma**powers).to(self.device, torch.float32)
-        # Read by captured updates: as Python numbers, they would be captured too.
-        self._lowest, self._newest = (
+        # Numbers between which is sampled. As Python's, a captured update would hold on to them.
+        self._first, self._end = (
             torch.zeros((), dtype=torch.int64, device=self.device) for _ in range(2)
         )
         self.reset()
@@ -201,9 +203,10 @@ class Replay(BaseBuffer):
         self.pos = self.written % self.rows
         self.full = self.written - self._begun >= self.rows
         lowest = self.oldest + (self.stack - 1 if self.oldest else 0)
-        self._newest.fill_(self.written - 1)
-        self._lowest.fill_(lowest)
-        self._span = max(self.written - 1 - lowest, 0)
+        newest = max(self.written - 1, lowest)
+        self._first.fill_(lowest * self.n_envs)
+        self._end.fill_(newest * self.n_envs)
+        self._span = newest - lowest
 
     @property
     def oldest(self) -> int:
@@ -255,68 +258,68 @@ class Replay(BaseBuffer):
 
         Nothing waits for the device, and shapes do not depend on what is drawn.
         """
-        total = (self._newest - self._lowest) * self.n_envs
         draws = torch.rand(SPARE * batch_size, dtype=torch.float64, device=self.device)
-        drawn = (draws * total).to(torch.int64)
-        slots = self._slot(self._lowest + drawn // self.n_envs, drawn % self.n_envs)
-        usable = ~self.truncated.view(-1)[slots]
-        drawn, count = first_of(drawn, usable, batch_size)
-        samples = self.at(self._lowest + drawn // self.n_envs, drawn % self.n_envs)
+        drawn = (draws * (self._end - self._first)).to(torch.int64) + self._first
+        usable = ~self.truncated.view(-1)[self._slots(drawn)]
+        chosen, found = first_of(drawn, usable, batch_size)
+        samples = self._samples(chosen)
         # Rather no number at all than one learned from a row that leads nowhere.
-        return samples._replace(rewards=torch.where(count > 0, samples.rewards, torch.nan))
+        return samples._replace(rewards=torch.where(found > 0, samples.rewards, torch.nan))
 
     def at(self, rows: Tensor, places: Tensor) -> Samples:
         """The samples of given rows (N,) and places (N,)."""
-        slots = self._slot(rows, places)
+        return self._samples(rows * self.n_envs + places)
+
+    def _samples(self, numbers: Tensor) -> Samples:
+        slots = self._slots(numbers)
         if self.n_step == 1:
             reward, over = self.rewards.view(-1)[slots], self.terminated.view(-1)[slots]
-            after, discount = rows + 1, self._powers[1].expand(len(rows))
+            after, discount = numbers + self.n_envs, self._powers[1].expand(len(numbers))
         else:
-            reward, over, taken = self._add_up(rows, places)
-            after, discount = rows + taken, self._powers[taken]
+            reward, over, taken = self._add_up(numbers)
+            after, discount = numbers + taken * self.n_envs, self._powers[taken]
         return Samples(
-            observations=self._seen(rows, places),
+            observations=self._seen(numbers),
             actions=self.actions.flatten(0, 1).index_select(0, slots),
-            next_observations=self._seen(after, places),
+            next_observations=self._seen(after),
             dones=over.to(torch.float32).unsqueeze(1),
             rewards=reward.unsqueeze(1),
             discounts=discount.unsqueeze(1),
         )
 
-    def _add_up(self, rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _add_up(self, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Sums of up to n rewards, whether they end in a termination, how many they are; (N,)."""
-        ahead = rows.unsqueeze(1) + torch.arange(self.n_step, device=self.device)  # (N, n)
-        slots = self._slot(ahead, places.unsqueeze(1))
+        ahead = torch.arange(self.n_step, device=self.device) * self.n_envs
+        ahead = numbers.unsqueeze(1) + ahead  # (N, n)
+        slots = self._slots(ahead)
         ended = self.terminated.view(-1)[slots]
-        stop = self.truncated.view(-1)[slots] | (ahead >= self._newest)
+        stop = self.truncated.view(-1)[slots] | (ahead >= self._end)
         stop[:, 1:] |= ended[:, :-1]
         taken = stop.cumsum(1) == 0
         reward = (self.rewards.view(-1)[slots] * taken * self._powers[:-1]).sum(1)
         return reward, (ended & taken).any(1), taken.sum(1)
 
-    def _seen(self, rows: Tensor, places: Tensor) -> Tensor:
-        """What the policy saw at rows (N,): frames put together as the environments do."""
+    def _seen(self, numbers: Tensor) -> Tensor:
+        """What the policy saw before steps (N,): frames put together as the environments do."""
         frames = self.frames.flatten(0, 1)
-        slots = self._slot(rows, places)
+        slots = self._slots(numbers)
         if self.stack == 1:
             return frames.index_select(0, slots)
         back = torch.arange(self.stack - 1, -1, -1, device=self.device)
         back = torch.minimum(back, self.ages.view(-1)[slots].unsqueeze(1))  # (N, K)
-        slots = self._slot(rows.unsqueeze(1) - back, places.unsqueeze(1))
+        slots = self._slots(numbers.unsqueeze(1) - back * self.n_envs)
         found = frames.index_select(0, slots.flatten()).unflatten(0, slots.shape)
         if self.channels_first:
             return found.flatten(1, 2)
         return found.movedim(1, -2).flatten(-2)
 
-    def _get_samples(  # type: ignore[override]
-        self, batch_inds: tuple[Tensor, Tensor], env: None = None
-    ) -> Samples:
-        """Stable-Baselines3's name for `at`."""
-        return self.at(*batch_inds)
+    def _get_samples(self, batch_inds: Tensor, env: None = None) -> Samples:  # type: ignore[override]
+        """Stable-Baselines3's name for it."""
+        return self._samples(batch_inds)
 
-    def _slot(self, rows: Tensor, places: Tensor) -> Tensor:
-        """Where rows of places lie among all T * B."""
-        return rows % self.rows * self.n_envs + places
+    def _slots(self, numbers: Tensor) -> Tensor:
+        """Where steps lie among all T * B."""
+        return numbers % (self.rows * self.n_envs)
 
 
 def first_of(drawn: Tensor, usable: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -61,8 +61,12 @@ class Rollouts(BaseBuffer):
         """Begin anew; what was there is overwritten."""
         self.pos, self.full = 0, False
 
+    def show(self, seen: Tensor) -> None:
+        """Write down what is seen before a step."""
+        self.observations[self.pos].copy_(seen)
+
     def keep(self, **columns: Tensor) -> None:
-        """Write down one step of all environments, by the names of the columns."""
+        """Write down what the step brought, by the names of the columns."""
         for name, value in columns.items():
             getattr(self, name)[self.pos].copy_(value)
         self.pos += 1

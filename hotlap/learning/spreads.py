@@ -110,12 +110,14 @@ class _Bounded(Spread):
         if not space.is_bounded():
             raise ValueError(f"this spread of actions needs bounds on both sides, got {space}")
         self.actions = int(space.shape[0])
+        self.low: Tensor
+        self.room: Tensor
         self.register_buffer("low", torch.as_tensor(space.low), persistent=False)
         self.register_buffer("room", torch.as_tensor(space.high - space.low), persistent=False)
 
     def outward(self, share: Tensor) -> Tensor:
         """From 0..1 to the actions' own units."""
-        return torch.addcmul(self.low, share, self.room)  # type: ignore[arg-type]
+        return torch.addcmul(self.low, share, self.room)
 
     def inward(self, action: Tensor) -> Tensor:
         """From the actions' own units to 0..1, just inside."""

@@ -122,8 +122,9 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     asked = EvaluationConfig(
         config.episodes, config.seed, config.start, deterministic=not config.stochastic
     )
+    plots: list[Path] = []
     if model.run is None or model.run.settings is None:
-        result, plots = _evaluate_elsewhere(model, config, asked), []
+        result = _evaluate_elsewhere(model, config, asked)
     else:
         result, plots = _evaluate_here(model, replace(model.run, device=device), config, asked)
     print_result(result, config.model)

@@ -53,7 +53,10 @@ PPO_MEASURES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 """Of each: the task, and environments, steps and minibatch by kind of device."""
-UPDATES = {"sac_updates": (SACConfig, make_sac), "tqc_updates": (TQCConfig, make_tqc)}
+UPDATES: dict[str, tuple[Any, Any]] = {
+    "sac_updates": (SACConfig, make_sac),
+    "tqc_updates": (TQCConfig, make_tqc),
+}
 MEASURES = (*PPO_MEASURES, *UPDATES)
 BATCH = 256
 """Samples of an update of SAC and TQC."""

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from hotlap.config.interface import InterfaceConfig
-from hotlap.config.tasks import DonkeyConfig
 from hotlap.config.runs import EvaluationConfig
+from hotlap.config.tasks import DonkeyConfig
 from hotlap.evaluation.judge import HELD_OUT, judge, judge_drives, judge_gym
 from hotlap.records import EpisodeResult, EvalResult
 from hotlap.sim.lap_records import lap_limit

@@ -119,7 +119,7 @@ def test_the_slow_copy_follows_at_every_update_or_is_copied_at_intervals() -> No
 
 
 def test_random_actions_become_rare_as_scheduled_and_environment_by_environment() -> None:
-    model = small(exploration_fraction=0.5, exploration_final=0.1, warm_up=0)
+    model = small(exploration_fraction=0.5, exploration_final=0.1, warm_up=0, updates_per_step=1e-3)
     fix(model.q_net, [0.0, 1.0])
     seen = torch.zeros(20_000, 6)
 

@@ -112,10 +112,10 @@ def test_critics_are_taught_at_the_action_that_was_replayed() -> None:
     Half of the samples earn 1 for steering left, half -1 for steering right; the policy itself
     steers anywhere.
     """
-    model = small(learning_rate=3e-3, n_step=1)
+    model = small(learning_rate=5e-3)
     actions = torch.tensor([[-0.8], [0.8]]).repeat(32, 1)
     batch = samples(64, actions=actions, rewards=-actions.sign(), dones=torch.ones(64, 1))
-    for _ in range(300):
+    for _ in range(150):
         told = model._update(batch)
     values = values_of(model.critic, torch.rand(2, 1), torch.tensor([[-0.8], [0.8]]))
     assert (values[0] > 0.8).all() and (values[1] < -0.8).all()
@@ -196,10 +196,9 @@ def test_an_update_is_one_and_the_same_function_of_its_samples() -> None:
 # --- problems ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_step", [1, 3])
-def test_it_learns_to_do_what_is_shown(n_step: int) -> None:
-    model = small(learning_rate=3e-3, updates_per_step=0.5, n_step=n_step, entropy=0.02)
-    model.learn(1600)
+def test_it_learns_to_do_what_is_shown() -> None:
+    model = small(learning_rate=5e-3, updates_per_step=0.5, entropy=0.02)
+    model.learn(1000)
     mean, _ = evaluate_policy(model, make_vec_env(Mirror, 1, seed=9), n_eval_episodes=30)
     assert mean > -0.2  # doing nothing earns -1, anything -5
 
