@@ -42,7 +42,7 @@ class PPO(Learner, stable_baselines3.PPO):
         settings: As for Stable-Baselines3's PPO.
     """
 
-    RUNTIME = ("_descend", "_act", "_bounds", "rollout_buffer_class", "_last_obs")
+    RUNTIME = ("_descend", "_act", "_read", "_bounds", "rollout_buffer_class", "_last_obs")
 
     def __init__(
         self,
@@ -56,6 +56,8 @@ class PPO(Learner, stable_baselines3.PPO):
         self.reward_scale = RewardScale() if scale_rewards else None
         self._descend: GradientStep | None = None
         self._act: Any = None
+        self._read: Any = None
+        """The policy's nets, compiled for all environments together and for no other number."""
         self._bounds: tuple[Tensor, Tensor] | None = None
         super().__init__(*args, **settings)
 
@@ -123,7 +125,7 @@ class PPO(Learner, stable_baselines3.PPO):
             self._gradient_step(self.rollout_buffer)  # type: ignore[arg-type]
             self._act = self._policy_step
             if self.compiled and isinstance(self.policy, ActorCritic):
-                self.policy.read = torch.compile(self.policy.read, dynamic=False)  # type: ignore[method-assign]
+                self._read = torch.compile(self.policy.read, dynamic=False)
             if self.device.type == "cuda":
                 self._act = Captured(self._policy_step)
         return self._act(seen)
@@ -131,13 +133,20 @@ class PPO(Learner, stable_baselines3.PPO):
     @torch.no_grad()
     def _policy_step(self, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         with _arithmetic(self.device, self.precision):
-            action, value, log_prob = self.policy(channels_first(seen))
-        return action, value.flatten(), log_prob
+            if self._read is None:
+                action, value, log_prob = self.policy(channels_first(seen))
+                return action, value.flatten(), log_prob
+            told, value = self._read(channels_first(seen))
+        spread = cast(ActorCritic, self.policy).spread
+        action = spread.sample(told)
+        return action, value, spread.log_prob(told, action)
 
     @torch.no_grad()
     def _value(self, seen: Tensor) -> Tensor:
         """Values (N,) of anything seen."""
         with _arithmetic(self.device, self.precision):
+            if self._read is not None and len(seen) == self.n_envs:
+                return self._read(channels_first(seen))[1]
             return self.policy.predict_values(channels_first(seen)).flatten()
 
     def _for_the_world(self, action: Tensor) -> Tensor:
