@@ -40,11 +40,13 @@ format: setup  ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 research: setup  ## the main job
-	@echo 'The research loop is not there yet: this drives one lap with a scripted driver instead.'
-	$(BIN)/hotlap watch scripted:racing_line --task donkey --track generated_track --video runs/research/lap.mp4
+	@echo 'The research loop is not there yet: this trains one driver from its camera and films it.'
+	$(BIN)/hotlap train donkey --timesteps 300000 --video
 
-bench: setup  ## how fast the simulator is on this machine
+bench: setup  ## how fast simulator and learners are on this machine
 	$(BIN)/hotlap bench sim
+	$(BIN)/hotlap bench train
+	$(BIN)/hotlap bench first-lap
 
 docs: setup  ## pictures of every track, under docs/tracks
 	$(BIN)/hotlap tracks --draw docs/tracks

@@ -37,10 +37,13 @@ REFUSE_WORDS = (
     "hotlap.evaluation.watching",
     "hotlap.learning.factory",
     "hotlap.learning.driver",
+    "hotlap.learning.policy_choice",
+    "hotlap.learning.zips",
     "hotlap.store.run_folder",
     "hotlap.research.commands",
     "hotlap.research.models",
     "hotlap.research.trackers",
+    "hotlap.research.worlds",
 )
 """A `ValueError` raised in one of these modules is about what the user wrote."""
 
@@ -106,7 +109,7 @@ def bench_sim(cfg: BenchSimConfig) -> Answer:
 
 def bench_train(cfg: BenchTrainConfig) -> Answer:
     """Measure the learners."""
-    from hotlap.research import train_benchmark
+    from hotlap.learning import train_benchmark
 
     return train_benchmark.bench_train(cfg)
 

@@ -173,10 +173,6 @@ class DQNConfig(ReplayConfig):
 
     learning_rate: float = 5e-4
     """Step size of the optimiser at the start."""
-    n_steer: int = 5
-    """Steering commands to choose from."""
-    n_throttle: int = 3
-    """Throttle commands to choose from."""
     exploration_fraction: float = 0.3
     """Share of the training over which random actions become rare."""
     exploration_final: float = 0.05
@@ -189,9 +185,6 @@ class DQNConfig(ReplayConfig):
     def __post_init__(self) -> None:
         """Refuse what cannot learn."""
         super().__post_init__()
-        for name in ("n_steer", "n_throttle"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.target_every < 0:
             raise ValueError(f"target_every must be 0 or more, got {self.target_every}")
         for name in ("exploration_fraction", "exploration_final"):

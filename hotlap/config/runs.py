@@ -74,6 +74,8 @@ class RunConfig:
     """Seed of everything random."""
     device: str = "cpu"
     """Where it runs."""
+    threads: int = 1
+    """Threads of the process; other numbers add up in another order."""
     compiled: bool = False
     """Whether simulator, nets and updates are compiled."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)

@@ -1,7 +1,7 @@
 """What `hotlap train` and `hotlap evaluate` can be told."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -116,8 +116,8 @@ class TrainConfig(Command):
         for name in self.trackers:
             if name not in TRACKERS:
                 raise ValueError(nearest(name, TRACKERS, "tracker"))
-        if self.resume is not None and self.save_dir is not None:
-            raise ValueError("--resume goes on in the run's own folder; leave --save-dir out")
+        if self.env is not None and self.task not in ("donkey", self.env):
+            raise ValueError(f"two tasks: {self.task} and --env {self.env}; leave one out")
         self.agent_settings()  # refuses a learning rate or a number of environments at once
 
     def agent_settings(self) -> Agent:
@@ -147,11 +147,12 @@ class TrainConfig(Command):
             has_compiler: Whether anything can be compiled at all.
             known_tasks: Class of settings and preset values of each task by its name.
         """
-        task = self.env or self.task
-        agent = self.agent_settings()
-        settings = None
+        task, agent, settings = self.env or self.task, self.agent_settings(), None
         if task in known_tasks:
             settings = self._task_settings(known_tasks[task], on_gpu=device != "cpu")
+        else:
+            self._refuse_for_gym()
+            agent = _for_gym(agent)
         per_update = agent.envs * (agent.steps if isinstance(agent, PPOConfig) else 1)
         length = self.segment_steps or max(SHORTEST_SEGMENT, -(-self.timesteps // SEGMENTS))
         if agent.encoder == "auto":
@@ -167,11 +168,34 @@ class TrainConfig(Command):
             segment_steps=-(-length // per_update) * per_update,
             seed=self.seed,
             device=device,
+            threads=self.threads,
             compiled=compiled and settings is not None,
             evaluation=EvaluationConfig(episodes=self.eval_episodes, start=self.evaluation_start),
             rollback=self.rollback,
             init_from=self.init_from,
         )
+
+    def _refuse_for_gym(self) -> None:
+        """Stop at what has no meaning in an environment that is not ours."""
+        usual = TrainConfig()
+        for name in ("track", "preset", "reward_shaping", "actions", "n_steer", "n_throttle",
+                     "evaluation_start", "video"):  # fmt: skip
+            if getattr(self, name) != getattr(usual, name):
+                raise ValueError(
+                    f"--{name.replace('_', '-')} is for hotlap's own tasks, and "
+                    f"{self.env or self.task} is none of them"
+                )
+
+    def refuse_changes(self) -> None:
+        """Stop at settings beside --resume: a run goes on with its own."""
+        usual = TrainConfig()
+        free = {"resume", "json", "debug", "root", "trust", "trackers", "video", "device"}
+        for name in (f.name for f in fields(self) if f.name not in free):
+            if getattr(self, name) != getattr(usual, name):
+                raise ValueError(
+                    f"a resumed run keeps its own settings; leave --{name.replace('_', '-')} out, "
+                    "or begin another run, perhaps with --init-from"
+                )
 
     def _task_settings(
         self, known: tuple[type, dict[str, Any]], on_gpu: bool
@@ -194,6 +218,24 @@ class TrainConfig(Command):
         return settings
 
 
+def _for_gym(agent: Agent) -> Agent:
+    """Settings of a learner for an environment that is not ours: driven one by one, seen alone."""
+    usual = type(agent)()
+    if agent.stack not in (1, usual.stack):
+        raise ValueError(
+            f"stack is for hotlap's own tasks, got {agent.stack}; "
+            "wrap the environment in gymnasium.wrappers.FrameStackObservation"
+        )
+    agent = replace(agent, stack=1)
+    if isinstance(agent, PPOConfig):
+        for name in ("normalise_observations", "normalise_rewards"):
+            if getattr(agent, name):
+                raise ValueError(f"ppo.{name} is for hotlap's own tasks only")
+        if (agent.envs, agent.steps) == (PPOConfig.envs, PPOConfig.steps):
+            agent = replace(agent, envs=8, steps=256, batch_size=min(agent.batch_size, 256))
+    return agent
+
+
 @dataclass(frozen=True)
 class EvaluateConfig(Command):
     """Judge a model on seeds it never saw."""
@@ -213,7 +255,7 @@ class EvaluateConfig(Command):
     plot: Path | None = None
     """Write the driven lines, coloured by speed, to this PNG file (one per track)."""
     video: Path | None = None
-    """Write a film of the first episode to this MP4 file."""
+    """Write a film of a lap from the line to this MP4 file."""
     device: str = "auto"
     """Where to run: auto, cpu, cuda, or one card such as cuda:1."""
     trust: bool = False

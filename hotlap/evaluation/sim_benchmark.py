@@ -7,7 +7,6 @@ next: ratios of medians over the rounds hold where absolute figures do not.
 """
 
 import os
-import shutil
 import statistics
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from hotlap.config.commands import BenchSimConfig
 from hotlap.config.naming import nearest
 from hotlap.config.sensors import CameraConfig
 from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.devices import has_compiler
 from hotlap.tasks.registry import make_task
 from hotlap.tasks.task import Task
 
@@ -118,9 +118,7 @@ def _device(name: str) -> torch.device:
 def _compiled(choice: str, device: torch.device) -> bool:
     """Whether to compile: as told, or where a compiler is found."""
     if choice == "auto":
-        return device.type == "cuda" or any(
-            shutil.which(name) for name in ("g++", "clang++", "c++")
-        )
+        return device.type == "cuda" or has_compiler()
     return choice == "on"
 
 

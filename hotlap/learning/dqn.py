@@ -16,7 +16,8 @@ from hotlap.config.learners import DQNConfig
 from hotlap.learning.critics import DQNPolicy, action_values
 from hotlap.learning.graphed_update import descend, follow
 from hotlap.learning.learner import Numbers
-from hotlap.learning.off_policy import OffPolicy, policy_settings, replay_settings
+from hotlap.learning.off_policy import OffPolicy, replay_settings
+from hotlap.learning.policy_choice import policy_of
 from hotlap.learning.replay import Samples
 
 
@@ -93,7 +94,7 @@ class DQN(OffPolicy, stable_baselines3.DQN):
         with torch.no_grad():
             return {
                 "losses/critic": loss.detach(),
-                "train/critic_grad_norm": norm,
+                "debug/critic_grad_norm": norm,
                 "train/critic_clipped": binds,
                 "train/backup_clipped": beyond,
                 "debug/q_a1": values.amax(1).mean(),
@@ -125,13 +126,12 @@ def make_dqn(
     device: torch.device | str,
     seed: int,
     total_steps: int,
-    policy_kwargs: dict[str, Any] | None = None,
 ) -> DQN:
-    """The learner that a config describes; `policy_kwargs` come before the config's own."""
+    """The learner that a config describes."""
     model = DQN(
         DQNPolicy,
         env,
-        policy_kwargs=policy_settings(config, env, policy_kwargs),
+        policy_kwargs=policy_of(config, env.observation_space)[1],
         exploration_fraction=max(config.exploration_fraction, 1e-9),  # it is divided by
         exploration_final_eps=config.exploration_final,
         double=config.double,

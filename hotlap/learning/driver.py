@@ -7,6 +7,9 @@ from torch import Tensor
 
 from hotlap.learning.rollouts import channels_first
 
+Policy = BasePolicy
+"""What any learner trains."""
+
 
 class Driver:
     """Drives as a policy says.

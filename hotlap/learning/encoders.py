@@ -8,7 +8,7 @@ together (channels last), which convolutions on CPUs are a third faster with.
 
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, NatureCNN
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor, NatureCNN
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, relu
 
@@ -144,6 +144,6 @@ def find_encoder(
     if len(space.shape) != 3:
         return (Scaled, {}) if scaled else (None, {})
     if kind == "flat":
-        return None, {}
+        return FlattenExtractor, {}  # by name: what a learner takes for pictures is a CNN
     arguments = {"features_dim": features} if features else {}
     return (Nature if kind == "nature" else Small), arguments

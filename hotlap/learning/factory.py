@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
@@ -12,11 +11,9 @@ from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
 from hotlap.config.learners import DQNConfig, PPOConfig, TQCConfig
 from hotlap.config.runs import Agent
-from hotlap.learning.critics import DQNPolicy, SACPolicy, TQCPolicy
 from hotlap.learning.dqn import make_dqn
-from hotlap.learning.encoders import find_encoder
 from hotlap.learning.learner import Learner
-from hotlap.learning.policies import ActorCritic
+from hotlap.learning.policy_choice import policy_of
 from hotlap.learning.ppo import PPO
 from hotlap.learning.sac import make_sac
 from hotlap.learning.tqc import make_tqc
@@ -41,7 +38,7 @@ def make_learner(
         make = make_dqn
     elif isinstance(config, TQCConfig):
         make = make_tqc
-    return make(config, env, device, seed, total_steps, arguments)
+    return make(config, env, device, seed, total_steps)
 
 
 def _make_ppo(
@@ -84,33 +81,6 @@ def _make_ppo(
     return learner
 
 
-def policy_of(config: Agent, seen: spaces.Space) -> tuple[type[BasePolicy], dict[str, Any]]:
-    """The class of a learner's policy, and its arguments beside spaces and learning rate."""
-    arguments: dict[str, Any] = {}
-    assert isinstance(seen, spaces.Box)
-    encoder, details = find_encoder(
-        config.encoder, seen, config.normalise_observations, config.features
-    )
-    if encoder is not None:
-        arguments |= {"features_extractor_class": encoder, "features_extractor_kwargs": details}
-    if isinstance(config, PPOConfig):
-        net = list(config.net)
-        arguments |= {
-            "net_arch": {"pi": net, "vf": net},
-            "spread": config.policy,
-            "layer_norm": config.layer_norm,
-            "log_std_init": config.log_std,
-        }
-        return ActorCritic, arguments
-    arguments |= {"net_arch": list(config.net), "layer_norm_critic": config.layer_norm}
-    if isinstance(config, DQNConfig):
-        return DQNPolicy, arguments
-    if isinstance(config, TQCConfig):
-        critics = {"n_quantiles": config.quantiles, "n_critics": config.critics}
-        return TQCPolicy, arguments | critics
-    return SACPolicy, arguments
-
-
 def make_policy(config: Agent, seen: spaces.Space, actions: spaces.Space) -> BasePolicy:
     """A policy alone, with random weights, as a learner of these settings would make it.
 
@@ -143,5 +113,5 @@ def refuse_other_actions(config: Agent, actions: spaces.Space) -> None:
             f"this learner needs continuous actions, this environment takes {actions}; "
             "use --agent ppo or dqn"
         )
-    if isinstance(actions, spaces.Box) and not np.all(np.isfinite(actions.low)):
+    if isinstance(actions, spaces.Box) and not actions.is_bounded():
         raise ValueError(f"actions must have bounds on both sides, got {actions}")

@@ -46,16 +46,15 @@ class GradientStep:
         self.fetch = fetch
         self.names: list[str] = []
         """Of the metrics, in the order of `__call__`'s answer."""
+        self._shape: torch.Size | None = None
         self._rate = torch.zeros((), device=self.device)
         if self.whole:
             self._adam = _FlatAdam(optimizer, self.parameters)
             descend = self._step_whole
             if compiled:
                 descend = torch.compile(descend, dynamic=False, fullgraph=True, options=_FEW_GUARDS)
-            adam, rate = self._adam, self._rate
-            self._whole: Callable[..., Tensor] = lambda *given: descend(
-                adam.values, adam.mean, adam.square, adam.count, rate, fetch(*given)
-            )
+            self._whole = self._bound(descend)
+            self._once = self._bound(self._step_whole)
             if captured and self.device.type == "cuda":
                 self._whole = Captured(self._whole, self._adam.changes)
 
@@ -64,8 +63,18 @@ class GradientStep:
         if not self.whole:
             return self._step_plainly(self.fetch(*given))
         self._rate.fill_(self.optimizer.param_groups[0]["lr"])
+        shape = given[0].shape
+        self._shape = self._shape or shape
         with torch.no_grad():
-            return self._whole(*given)
+            # What is left over at the end of an epoch is neither compiled nor captured.
+            return self._whole(*given) if shape == self._shape else self._once(*given)
+
+    def _bound(self, descend: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """A step as a function of what a call is given."""
+        adam, rate, fetch = self._adam, self._rate, self.fetch
+        return lambda *given: descend(
+            adam.values, adam.mean, adam.square, adam.count, rate, fetch(*given)
+        )
 
     # --- one operation after another -----------------------------------------------------------
 

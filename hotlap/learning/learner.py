@@ -62,11 +62,13 @@ class Learner(BaseAlgorithm):
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
             for group in optimizer.param_groups:
                 group["lr"] *= self.rate_scale
+        rate = self.lr_schedule(self._current_progress_remaining) * self.rate_scale
+        self.logger.record("train/learning_rate", rate)  # the base class told it unscaled
 
     # --- state ---------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], Numbers]:
-        """Everything that decides the future between two segments, but for a replay."""
+        """A copy of all that decides the future between two segments, but for a replay."""
         tensors: dict[str, Tensor] = {}
         numbers: Numbers = {"extra": self.extra_state()}
         numbers["learner"] = {name: getattr(self, name, 0) for name in self.NUMBERS}
@@ -79,7 +81,7 @@ class Learner(BaseAlgorithm):
             value = _find(self, name)
             if value is not None:
                 tensors[name] = value.detach()
-        return tensors, numbers
+        return {name: value.clone() for name, value in tensors.items()}, numbers
 
     def load_state(self, tensors: dict[str, Tensor], numbers: Numbers) -> None:
         """Go on from a saved state."""

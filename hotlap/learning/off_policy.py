@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.preprocessing import is_image_space
-from stable_baselines3.common.torch_layers import NatureCNN
 from stable_baselines3.common.utils import LinearSchedule
-from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -233,18 +231,3 @@ def replay_settings(config: ReplayConfig) -> dict[str, Any]:
         "backup_clip": config.backup_clip,
         "shift": config.shift,
     }
-
-
-def policy_settings(
-    config: ReplayConfig, env: VecEnv, given: dict[str, Any] | None
-) -> dict[str, Any]:
-    """Arguments of a policy, those given before those of the config."""
-    settings: dict[str, Any] = {
-        "net_arch": list(config.net),
-        "layer_norm_critic": config.layer_norm,
-    }
-    if is_image_space(env.observation_space):
-        settings["features_extractor_class"] = NatureCNN
-        if config.features:
-            settings["features_extractor_kwargs"] = {"features_dim": config.features}
-    return settings | (given or {})

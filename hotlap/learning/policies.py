@@ -15,6 +15,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor
 from torch import Tensor, nn
 
+from hotlap.learning.critics import with_layer_norm
 from hotlap.learning.spreads import make_spread
 
 
@@ -64,14 +65,17 @@ class ActorCritic(ActorCriticPolicy):
             for module, gain in gains.items():
                 module.apply(partial(self.init_weights, gain=gain))
         if self.layer_norm:
-            self.mlp_extractor.value_net = _with_norms(self.mlp_extractor.value_net)
+            self.mlp_extractor.value_net = with_layer_norm(self.mlp_extractor.value_net)
         make: Any = self.optimizer_class
         self.optimizer = make(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
 
     @property
-    def log_std(self) -> Tensor | None:  # type: ignore[override]
-        """Logarithm of the spread, where it is one number per action."""
-        return getattr(self.spread, "log_std", None)
+    def log_std(self) -> Tensor:  # type: ignore[override]
+        """Logarithm of the spread, where it is one number per action.
+
+        Elsewhere there is no such attribute: Stable-Baselines3 asks by `hasattr`.
+        """
+        return self.spread.log_std  # type: ignore[return-value]
 
     # --- through the nets ----------------------------------------------------------------------
 
@@ -114,13 +118,3 @@ class ActorCritic(ActorCriticPolicy):
         """Actions for Stable-Baselines3's `predict`."""
         told, _ = self.read(observation)
         return self.spread.mode(told) if deterministic else self.spread.sample(told)
-
-
-def _with_norms(layers: nn.Module) -> nn.Sequential:
-    """The same layers, each Linear followed by a LayerNorm."""
-    found: list[nn.Module] = []
-    for layer in layers.children():
-        found.append(layer)
-        if isinstance(layer, nn.Linear):
-            found.append(nn.LayerNorm(layer.out_features))
-    return nn.Sequential(*found)

@@ -110,9 +110,9 @@ class PPO(Learner, stable_baselines3.PPO):
         # The base class calls it an array; nothing but this method and its twin there reads it.
         self._last_obs = seen  # type: ignore[assignment]
         self._book_endings(rollout_buffer)
-        self._add_what_was_cut_off(rollout_buffer, batch, worlds)
-        if self.reward_scale is not None:
+        if self.reward_scale is not None:  # before values are added, which are scaled already
             self.reward_scale.apply(rollout_buffer.rewards, rollout_buffer.done, self.gamma)
+        self._add_what_was_cut_off(rollout_buffer, batch, worlds)
         rollout_buffer.finish(self._value(seen))
         callback.update_locals(locals())
         callback.on_rollout_end()
@@ -201,6 +201,8 @@ class PPO(Learner, stable_baselines3.PPO):
         rollouts: Any = self.rollout_buffer
         if not isinstance(rollouts, Rollouts):
             super().train()
+            heard = self.logger.name_to_value
+            refuse_unfinite({name: heard[name] for name in ("train/loss", "train/value_loss")})
             return
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
@@ -308,7 +310,7 @@ class _Loss(nn.Module):
         with _arithmetic(self.device, self.precision):
             value, log_prob, entropy = self.policy.evaluate_actions(seen, action)
         value = value.flatten()
-        if self.normalise:
+        if self.normalise and len(advantage) > 1:  # a single one has no spread
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         log_ratio = log_prob - old_log_prob
         ratio = torch.exp(log_ratio)

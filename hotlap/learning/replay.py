@@ -17,13 +17,13 @@ from what was seen there, which is known.
 import math
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.preprocessing import get_action_dim, get_obs_shape
 from torch import Tensor
 
+from hotlap.learning.rollouts import tensor_kind
 from hotlap.tasks.memory import KEPT_FREE, free_bytes
 
 SPARE = 2
@@ -87,8 +87,8 @@ class Replay(BaseBuffer):
         def make(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
             return torch.zeros(self.rows, n_envs, *shape, dtype=dtype, device=self.device)
 
-        self.frames = make(self.frame_shape, _kind(observation_space))
-        self.actions = make((self.action_dim,), _kind(action_space))
+        self.frames = make(self.frame_shape, tensor_kind(observation_space))
+        self.actions = make((self.action_dim,), tensor_kind(action_space))
         self.rewards = make((), torch.float32)
         self.terminated, self.truncated = make((), torch.bool), make((), torch.bool)
         self.ages = make((), torch.int32)
@@ -129,8 +129,8 @@ class Replay(BaseBuffer):
                 "a replay holds one kind of observation, got a dictionary; "
                 "flatten it first (gymnasium.wrappers.FlattenObservation)"
             )
-        frame = math.prod(shape) // stack * _kind(observation_space).itemsize
-        action = get_action_dim(action_space) * _kind(action_space).itemsize
+        frame = math.prod(shape) // stack * tensor_kind(observation_space).itemsize
+        action = get_action_dim(action_space) * tensor_kind(action_space).itemsize
         books = 4 + 1 + 1 + 4  # reward, terminated, truncated, age
         return buffer_size // n_envs * n_envs * (frame + action + books)
 
@@ -333,9 +333,3 @@ def first_of(drawn: Tensor, usable: Tensor, count: int) -> tuple[Tensor, Tensor]
     chosen = drawn.new_zeros(count + 1).scatter_(0, place, drawn)
     again = torch.arange(count, device=drawn.device) % found.clamp(1, count)
     return chosen[again], found
-
-
-def _kind(space: spaces.Space) -> torch.dtype:
-    """The tensor type in which a space's values are held: numbers in single precision."""
-    kind = torch.from_numpy(np.empty(0, dtype=space.dtype)).dtype
-    return torch.float32 if kind == torch.float64 else kind

@@ -50,8 +50,8 @@ class Rollouts(BaseBuffer):
         if len(seen) == 3:
             seen = (*seen[1:], seen[0])
         discrete = isinstance(action_space, spaces.Discrete)
-        self.observations = make(seen, _kind(observation_space))
-        self.actions = make(() if discrete else (self.action_dim,), _kind(action_space))
+        self.observations = make(seen, tensor_kind(observation_space))
+        self.actions = make(() if discrete else (self.action_dim,), tensor_kind(action_space))
         self.rewards, self.values, self.log_probs = make(), make(), make()
         self.advantages, self.returns = make(), make()
         self.done, self.truncated = make(dtype=torch.bool), make(dtype=torch.bool)
@@ -107,6 +107,6 @@ def channels_first(seen: Tensor) -> Tensor:
     return seen.permute(0, 3, 1, 2) if seen.dim() == 4 else seen
 
 
-def _kind(space: spaces.Space) -> torch.dtype:
+def tensor_kind(space: spaces.Space) -> torch.dtype:
     """The tensor type of a space's values."""
     return torch.from_numpy(np.empty(0, dtype=space.dtype)).dtype

@@ -19,7 +19,8 @@ from torch.optim import Optimizer
 from hotlap.config.learners import SACConfig
 from hotlap.learning.critics import SACPolicy, encode, values_of, values_to_climb
 from hotlap.learning.graphed_update import descend, follow, set_rate
-from hotlap.learning.off_policy import OffPolicy, policy_settings, replay_settings
+from hotlap.learning.off_policy import OffPolicy, replay_settings
+from hotlap.learning.policy_choice import policy_of
 from hotlap.learning.replay import Samples
 
 NEAR_ONE = 1e-6
@@ -102,9 +103,9 @@ class SoftActorCritic(OffPolicy):
                 "losses/critic": critic_loss.detach(),
                 "train/entropy_coef": weight.view(()),
                 "train/entropy": -log_prob.mean(),
-                "train/actor_grad_norm": actor_norm,
+                "debug/actor_grad_norm": actor_norm,
                 "train/actor_clipped": actor_binds,
-                "train/critic_grad_norm": critic_norm,
+                "debug/critic_grad_norm": critic_norm,
                 "train/critic_clipped": critic_binds,
                 "train/backup_clipped": beyond,
                 "debug/q_a1": climbed.mean(),
@@ -202,13 +203,12 @@ def make_sac(
     device: torch.device | str,
     seed: int,
     total_steps: int,
-    policy_kwargs: dict[str, Any] | None = None,
 ) -> SAC:
-    """The learner that a config describes; `policy_kwargs` come before the config's own."""
+    """The learner that a config describes."""
     model = SAC(
         SACPolicy,
         env,
-        policy_kwargs=policy_settings(config, env, policy_kwargs),
+        policy_kwargs=policy_of(config, env.observation_space)[1],
         device=device,
         seed=seed,
         **soft_settings(config),

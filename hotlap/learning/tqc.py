@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hotlap.config.learners import TQCConfig
 from hotlap.learning.critics import TQCPolicy
-from hotlap.learning.off_policy import policy_settings
+from hotlap.learning.policy_choice import policy_of
 from hotlap.learning.sac import SoftActorCritic, soft_settings
 
 
@@ -74,14 +74,12 @@ def make_tqc(
     device: torch.device | str,
     seed: int,
     total_steps: int,
-    policy_kwargs: dict[str, Any] | None = None,
 ) -> TQC:
-    """The learner that a config describes; `policy_kwargs` come before the config's own."""
-    critics = {"n_quantiles": config.quantiles, "n_critics": config.critics}
+    """The learner that a config describes."""
     model = TQC(
         TQCPolicy,
         env,
-        policy_kwargs=critics | policy_settings(config, env, policy_kwargs),
+        policy_kwargs=policy_of(config, env.observation_space)[1],
         top_quantiles_to_drop_per_net=config.drop,
         device=device,
         seed=seed,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from hotlap.config.commands import WatchConfig
 from hotlap.config.presets import from_table, to_table
@@ -13,18 +14,15 @@ from hotlap.config.runs import EvaluationConfig, RunConfig
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.config.training import EvaluateConfig, TrainConfig
 from hotlap.evaluation.eval_table import print_result
-from hotlap.evaluation.judge import HELD_OUT, judge_drives, judge_gym
+from hotlap.evaluation.judge import HELD_OUT, Drive, judge_drives, judge_gym
 from hotlap.evaluation.trajectory_plot import draw_drives
 from hotlap.learning.driver import refuse_other_shape
-from hotlap.learning.off_policy import OffPolicy
 from hotlap.records import EvalResult
-from hotlap.research.experiment import Run, describe
+from hotlap.research.experiment import Prepared, Run, describe, prepare
 from hotlap.research.models import Model, open_model
 from hotlap.research.progress import Progress
 from hotlap.research.trackers import Trackers
 from hotlap.research.worlds import (
-    choose_device,
-    has_compiler,
     known_tasks,
     make_judged_env,
     make_task_of,
@@ -34,42 +32,33 @@ from hotlap.research.worlds import (
 from hotlap.sim.tracks.catalogue import find_track
 from hotlap.store.run_folder import RunFolder
 from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.devices import choose_device, has_compiler
+from hotlap.tasks.donkey import DonkeyTask
+from hotlap.tasks.drivers import make_driver
 from hotlap.tasks.interface import Interface
 
 
 def train(config: TrainConfig) -> dict[str, Any]:
     """Train, or go on training; say how the best did."""
-    torch.set_num_threads(config.threads)
-    device, excuse = choose_device(config.device)
-    if excuse:
-        print(excuse, flush=True)
+    settled = _settled(config)
+    torch.set_num_threads(settled.threads)
+    refuse_unknown_run(settled, config.trust)
+    print(describe(settled), flush=True)
+    prepared = prepare(settled, say=lambda text: print(text, flush=True))
     if config.resume is not None:
         folder = RunFolder.open(config.resume)
-        settled = from_table(RunConfig, folder.config, str(config.resume / "config.json"))
-        settled = replace(settled, device=device if settled.device != "cpu" else "cpu")
     else:
-        settled = config.settle(device, has_compiler(), known_tasks())
-        refuse_unknown_run(settled)
         folder = RunFolder.create(_folder(config, settled), to_table(settled))
     with folder:
-        print(f"{describe(settled)}\nfolder: {folder.path}", flush=True)
+        print(f"folder: {folder.path}", flush=True)
         began = time.monotonic()
         title = f"{settled.agent_name} on {settled.task}"
         with Progress(title, settled.timesteps) as progress:
-            trackers = None
-            if config.trackers:
-                trackers = Trackers(
-                    config.trackers, folder.path.name, to_table(settled), folder.path
-                )
-            run = Run(settled, folder, progress, trackers, config.trust)
-            if isinstance(run.learner, OffPolicy):
-                progress.note(str(run.learner.replay_buffer))
+            run = _begin(config, settled, folder, progress, prepared)
             result = run.train()
         seconds = time.monotonic() - began
     print_result(result, f"{title}, best policy on unseen seeds")
-    film = folder.path / "drive.mp4"
-    if config.video:
-        _film(folder.path, film, settled)
+    film = _film(folder.path, settled) if config.video else None
     print(f"{progress.line()}\nmodel: {folder.model_folder}", flush=True)
     return {
         "run": str(folder.path),
@@ -86,14 +75,44 @@ def train(config: TrainConfig) -> dict[str, Any]:
         "rolled_back": run.keeper.rolled_back >= 0,
         "seconds": round(seconds, 2),
         "steps_per_s": round(progress.rate, 1),
-        "video": str(film) if config.video else None,
+        "video": None if film is None else str(film),
     }
 
 
-def refuse_unknown_run(config: RunConfig) -> None:
+def _begin(
+    config: TrainConfig, run: RunConfig, folder: RunFolder, progress: Progress, prepared: Prepared
+) -> Run:
+    """The run, ready to train; one that cannot begin leaves its folder free for another."""
+    try:
+        trackers = None
+        if config.trackers:
+            trackers = Trackers(config.trackers, folder.path.name, to_table(run), folder.path)
+        return Run(run, folder, progress, trackers, config.trust, prepared)
+    except BaseException:
+        if config.resume is None:
+            folder.withdraw()
+        raise
+
+
+def _settled(config: TrainConfig) -> RunConfig:
+    """The run that is asked for: a new one, or the one that goes on."""
+    device, excuse = choose_device(config.device)
+    if excuse:
+        print(excuse, flush=True)
+    if config.resume is None:
+        return config.settle(device, has_compiler(), known_tasks())
+    config.refuse_changes()
+    folder = RunFolder(config.resume)
+    settled = from_table(RunConfig, folder.config, str(config.resume / "config.json"))
+    if config.device == "auto" and settled.device == "cpu":
+        return settled
+    return replace(settled, device=device)
+
+
+def refuse_unknown_run(config: RunConfig, trust: bool) -> None:
     """Stop, before anything is written, where a task or a track is not known."""
     if config.settings is None:
-        refuse_unknown(config.task)
+        refuse_unknown(config.task, trust)
     for track in tracks_of(config):
         find_track(track)
 
@@ -105,11 +124,13 @@ def _folder(config: TrainConfig, run: RunConfig) -> Path:
     return config.root / name.replace("/", "-").replace(":", "-")
 
 
-def _film(run: Path, film: Path, config: RunConfig) -> None:
+def _film(run: Path, config: RunConfig) -> Path | None:
     if not tracks_of(config):
         print("only road tasks can be filmed", flush=True)
-        return
+        return None
+    film = run / "drive.mp4"
     watch(WatchConfig(model=str(run), track=tracks_of(config)[0], video=film))
+    return film
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
@@ -118,10 +139,12 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     device, excuse = choose_device(config.device)
     if excuse:
         print(excuse, flush=True)
-    model = open_model(config.model, device, config.trust, config.algorithm)
     asked = EvaluationConfig(
         config.episodes, config.seed, config.start, deterministic=not config.stochastic
     )
+    if config.model.startswith("scripted:"):
+        return _evaluate_scripted(config, asked)
+    model = open_model(config.model, device, config.trust, config.algorithm)
     plots: list[Path] = []
     if model.run is None or model.run.settings is None:
         result = _evaluate_elsewhere(model, config, asked)
@@ -139,22 +162,59 @@ def _evaluate_here(
     model: Model, run: RunConfig, config: EvaluateConfig, asked: EvaluationConfig
 ) -> tuple[EvalResult, list[Path]]:
     """In the batched simulator, with the settings it was trained with."""
-    if config.track and not isinstance(run.settings, DonkeyConfig):
-        raise ValueError(f"task {run.task} has no tracks; leave --track out")
+    if not isinstance(run.settings, DonkeyConfig):
+        _refuse_roads(config, run.task)
     tracks = config.track or tracks_of(run)
     changed = {"tracks": tracks, "start": asked.start} if tracks else {}
     driver = model.driver(asked.deterministic)
     make = make_judged_env(run, **changed)
     result, drives = judge_drives(driver, make, tracks, asked, keep=config.plot is not None)
-    plots = []
+    plots: list[Path] = []
     if config.plot is not None:
-        for track in tracks:
-            own = [drive for drive in drives if drive.episode.track == track]
-            path = config.plot if len(tracks) == 1 else _named(config.plot, track)
-            plots.append(draw_drives(find_track(track), own, path, run.settings.vehicle))  # type: ignore[union-attr]
+        plots = _draw(config.plot, tracks, drives, run.settings.vehicle)  # type: ignore[union-attr]
     if config.video is not None:
         watch(WatchConfig(model=config.model, track=tracks[0], video=config.video), config.trust)
     return result, plots
+
+
+def _refuse_roads(config: EvaluateConfig, task: str) -> None:
+    """Stop at what only roads have."""
+    for name in ("track", "plot", "video"):
+        if getattr(config, name):
+            raise ValueError(f"{task} has no roads; leave --{name} out")
+
+
+def _evaluate_scripted(config: EvaluateConfig, asked: EvaluationConfig) -> dict[str, Any]:
+    """A scripted driver, judged as a model is."""
+    tracks = config.track or ("generated_track",)
+    name = config.model.partition(":")[2]
+    low = -1.0 if name == "racing_line" else 0.0
+    task = DonkeyTask(
+        DonkeyConfig(tracks=tracks, sensor="telemetry", start=asked.start, throttle_min=low)
+    )
+    driver = make_driver(name, task)
+    batch: list[BatchEnv] = []
+
+    def make(num_envs: int, who: Tensor, seed: int) -> BatchEnv:
+        batch[:] = [BatchEnv(task, num_envs, seed, who)]
+        return batch[0]
+
+    result, drives = judge_drives(lambda _: driver(batch[0].world), make, tracks, asked)
+    print_result(result, config.model)
+    answer = {"model": config.model, **result.to_table()}
+    if config.plot is not None:
+        answer["plots"] = [str(path) for path in _draw(config.plot, tracks, drives, "donkey")]
+    return answer
+
+
+def _draw(plot: Path, tracks: tuple[str, ...], drives: list[Drive], vehicle: str) -> list[Path]:
+    """A picture per track."""
+    found = []
+    for track in tracks:
+        own = [drive for drive in drives if drive.episode.track == track]
+        path = plot if len(tracks) == 1 else _named(plot, track)
+        found.append(draw_drives(find_track(track), own, path, vehicle))
+    return found
 
 
 def _named(path: Path, track: str) -> Path:
@@ -165,6 +225,7 @@ def _evaluate_elsewhere(
     model: Model, config: EvaluateConfig, asked: EvaluationConfig
 ) -> EvalResult:
     """In a Gymnasium environment."""
+    _refuse_roads(config, "it")
     import gymnasium
 
     from hotlap.tasks.adapters import register_envs
@@ -180,9 +241,15 @@ def _evaluate_elsewhere(
         from hotlap.tasks.adapters import env_id
 
         task = env_id(task)
-    refuse_unknown(task)
+    refuse_unknown(task, config.trust)
     env = gymnasium.make(task)
     refuse_other_shape(tuple(model.seen.shape or ()), tuple(env.observation_space.shape or ()))
+    theirs, ours = env.action_space, model.policy.action_space
+    if type(theirs) is not type(ours) or theirs.shape != ours.shape:
+        raise ValueError(
+            f"the model acts in {ours}, this environment takes {theirs}; judge the folder that the "
+            "zip lies in, or name the environment it was trained in"
+        )
     env.close()
 
     def act(seen: Any) -> Any:

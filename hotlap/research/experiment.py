@@ -1,26 +1,27 @@
 """One training run, from its settings to a judged model."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from stable_baselines3.common.vec_env import VecEnv
 
-from hotlap.config.learners import PPOConfig
+from hotlap.config.learners import PPOConfig, ReplayConfig
 from hotlap.config.runs import EvaluationConfig, RunConfig
 from hotlap.evaluation.judge import judge, judge_gym
 from hotlap.learning.driver import Driver
 from hotlap.learning.factory import make_learner
+from hotlap.learning.hearing import Hearing, make_logger
 from hotlap.learning.off_policy import OffPolicy
+from hotlap.learning.replay import Replay
 from hotlap.records import EvalResult
-from hotlap.research.keeper import Keeper
+from hotlap.research.keeper import BEFORE, Keeper
 from hotlap.research.models import add_evaluation, load_weights, open_model, save_model
 from hotlap.research.progress import Progress
-from hotlap.research.reporting import Reporter, make_logger
+from hotlap.research.reporting import Reporter
 from hotlap.research.trackers import Trackers
 from hotlap.research.worlds import make_judged_env, make_training_env, tracks_of
 from hotlap.store.run_folder import RunFolder
@@ -32,6 +33,29 @@ KEPT = 3
 """Checkpoints kept."""
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What a run trains with, made before anything of it is written."""
+
+    env: Any
+    learner: Any
+
+
+def prepare(config: RunConfig, say: Callable[[str], None]) -> Prepared:
+    """Make environments and learner; refuses here what cannot be trained, or does not fit."""
+    env = make_training_env(config)
+    agent = config.agent
+    if isinstance(agent, ReplayConfig):
+        needed = Replay.bytes_needed(
+            agent.replay_size, env.observation_space, env.action_space, agent.envs, agent.stack
+        )
+        say(f"replay: {agent.replay_size:,} steps, {needed / 1e9:.2f} GB on {config.device}")
+    learner = make_learner(
+        agent, env, config.device, config.seed, config.timesteps, config.compiled
+    )
+    return Prepared(env, learner)
+
+
 class Run:
     """A training run in its folder; goes on where it stopped.
 
@@ -41,6 +65,7 @@ class Run:
         progress: Where it is shown.
         trackers: Who else is told.
         trust: Whether the model it begins with may be a zip from elsewhere.
+        prepared: Its environments and learner, where they are made already.
     """
 
     def __init__(
@@ -50,32 +75,36 @@ class Run:
         progress: Progress,
         trackers: Trackers | None = None,
         trust: bool = False,
+        prepared: Prepared | None = None,
     ) -> None:
         self.config, self.folder, self.progress = config, folder, progress
-        self.env: VecEnv = make_training_env(config)
+        prepared = prepared or prepare(config, progress.note)
+        self.env, self.learner = prepared.env, prepared.learner
         self.seen = self.env.observation_space
-        self.learner = make_learner(
-            config.agent, self.env, config.device, config.seed, config.timesteps, config.compiled
-        )
         self.reporter = Reporter(folder, progress, trackers)
-        self.learner.set_logger(make_logger(folder.path / "tensorboard", self.reporter))
+        self.hearing = Hearing(self.reporter)
+        self.learner.set_logger(make_logger(folder.path / "tensorboard", self.hearing))
         self.keeper = Keeper()
         self.segment = 0
-        self._pieces: dict[str, int] = {}
+        self._pieces: dict[str, list[int]] = {}
+        """First row and end of what each segment added to a replay."""
         self._judged_env: Any = None
         if config.settings is not None:
             changed = {"start": config.evaluation.start} if tracks_of(config) else {}
             self._judged_env = make_judged_env(config, **changed)
-        if config.init_from is not None:
+        if not self._resume() and config.init_from is not None:
             model = open_model(config.init_from, config.device, trust)
             load_weights(self.learner.policy, model.policy.state_dict(), config.init_from)
-        self._resume()
+            self.segment = BEFORE
 
     # --- the story -----------------------------------------------------------------------------
 
     def train(self) -> EvalResult:
         """Train to the end, keep the best, judge it on seeds it was not chosen on."""
         try:
+            if self.segment == BEFORE:
+                self._note(self.judge(self.config.evaluation))
+                self.segment = 0
             while self.segment < self.config.segments:
                 self._train_segment()
             return self._finish()
@@ -88,14 +117,14 @@ class Run:
 
     def _train_segment(self) -> None:
         segment = self.segment
-        self.reporter.segment = segment
+        self.reporter.segment_began(segment)
         self.learner.learn_segment(
-            self.config.seed, segment, self.config.steps_of(segment), self.reporter
+            self.config.seed, segment, self.config.steps_of(segment), self.hearing
         )
         with self._spending("judging"):
             result = self.judge(self.config.evaluation)
-        self._note(result)
         with self._spending("saving"):
+            self._note(result)
             self._save()
         self.segment += 1
 
@@ -124,7 +153,8 @@ class Run:
         with self._spending("judging"):
             result = self.judge(final)
         self.learner.load_state(*last)
-        add_evaluation(self.folder.model_folder, result)
+        with self._spending("saving"):
+            add_evaluation(self.folder.model_folder, result)
         return result
 
     # --- keeping the best ----------------------------------------------------------------------
@@ -138,9 +168,13 @@ class Run:
             "evaluations",
             {"segment": segment, "steps": self.learner.num_timesteps, "verdict": verdict, **row},
         )
-        self.reporter.evaluated(result, self.learner.num_timesteps, verdict)
+        told = self.reporter.evaluated(result, self.learner.num_timesteps, verdict)
+        for name, value in told.items():
+            self.learner.logger.record(name, value)
+        self.learner.logger.dump(self.learner.num_timesteps)
         if verdict == "best":
-            self.folder.save_best(*self._state_now())
+            tensors, numbers = self._state_now()
+            self.folder.save_best(tensors, numbers | {"segment": segment, "score": score})
             save_model(self.folder.model_folder, self.config, self.learner, self.seen, result)
         elif verdict == "collapsed":
             self._roll_back(score)
@@ -170,8 +204,11 @@ class Run:
 
     def _record_failure(self, error: BaseException) -> None:
         kind = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
+        text = f"{type(error).__name__}: {error}"
         try:
-            self.event(kind, f"{type(error).__name__}: {error}")
+            # Kept when the segment is done again, unlike the other tables.
+            self.folder.append("failures", {"segment": self.segment, "event": kind, "text": text})
+            self.progress.note(f"{kind}: {text}")
         except OSError as full:  # the disk that failed the run may fail its obituary too
             self.progress.note(f"{kind}: {error} (and it could not be written down: {full})")
 
@@ -193,20 +230,21 @@ class Run:
         rows, first = None, 0
         if isinstance(self.learner, OffPolicy):
             replay = self.learner.replay_buffer
-            since = max(self._pieces.values(), default=0)
+            since = max([0, *(end for _, end in self._pieces.values())])
             rows = {name: value.cpu() for name, value in replay.rows_since(since).items()}
-            self._pieces[str(self.segment)] = replay.written
-            gone = [int(s) for s, end in self._pieces.items() if end <= replay.oldest]
+            self._pieces[str(self.segment)] = [max(since, replay.oldest), replay.written]
+            gone = [int(s) for s, (_, end) in self._pieces.items() if end <= replay.oldest]
             first = max(gone, default=-1) + 1
         numbers = numbers | {"keeper": self.keeper.to_table(), "pieces": dict(self._pieces)}
         self.folder.save_checkpoint(self.segment, tensors, numbers, rows, KEPT, first)
 
-    def _resume(self) -> None:
+    def _resume(self) -> bool:
+        """Take up where the last whole segment ended; False if there is none."""
         checkpoint = self.folder.load_checkpoint()
         if checkpoint is None:
             for table in TABLES:
-                self.folder.forget_after(table, -1)
-            return
+                self.folder.forget_after(table, BEFORE - 1)
+            return False
         for text in checkpoint.damaged:
             self.progress.note(f"passed over a damaged checkpoint: {text}")
         for table in TABLES:
@@ -215,17 +253,33 @@ class Run:
         self.keeper = Keeper(**numbers.pop("keeper"))
         self._pieces = numbers.pop("pieces")
         if isinstance(self.learner, OffPolicy):
-            ends = [0, *self._pieces.values()]
-            skipped = len(ends) - 1 - sum(int(s) >= checkpoint.replay_first for s in self._pieces)
-            for start, rows in zip(ends[skipped:], checkpoint.replay_pieces, strict=False):
-                on_device = {n: value.to(self.config.device) for n, value in rows.items()}
-                self.learner.replay_buffer.put_rows(on_device, start)
+            held = [s for s in self._pieces if int(s) >= checkpoint.replay_first]
+            for segment, rows in zip(held, checkpoint.replay_pieces, strict=True):
+                self.learner.replay_buffer.put_rows(rows, self._pieces[segment][0])
         self.learner.load_state(checkpoint.tensors, numbers)
         self.segment = checkpoint.segment + 1
         self.progress.first = self.progress.steps = self.learner.num_timesteps
         self.progress.note(
             f"going on after segment {checkpoint.segment}, at {self.learner.num_timesteps:,} steps"
         )
+        if self.config.device != "cpu":
+            self._adopt_best(checkpoint.segment)
+        return True
+
+    def _adopt_best(self, segment: int) -> None:
+        """Keep a best that was saved after the last checkpoint.
+
+        On a CPU the segment is done again to the same score; on a GPU it may come out worse.
+        """
+        best = self.folder.load_best()
+        if best is None or best.numbers["segment"] <= segment:
+            return
+        now = self.learner.state()
+        self.learner.load_state(best.tensors, best.numbers)
+        save_model(self.folder.model_folder, self.config, self.learner, self.seen, None)
+        self.learner.load_state(*now)
+        score = best.numbers["score"]
+        self.keeper = replace(self.keeper, best=score, best_segment=best.numbers["segment"])
 
     @contextmanager
     def _spending(self, on: str) -> Iterator[None]:

@@ -21,7 +21,7 @@ def bench_first_lap(config: BenchFirstLapConfig) -> dict[str, Any]:
     device = config.device
     for seed in config.seeds:
         began = time.monotonic()
-        asked = [str(seed), config.device, config.track, str(config.limit)]
+        asked = [str(seed), config.device, config.track, str(config.limit), str(config.threads)]
         words = [sys.executable, "-m", "hotlap.research.lap_learning", *asked]
         environment = os.environ | {"OMP_NUM_THREADS": str(config.threads)}
         done = subprocess.run(

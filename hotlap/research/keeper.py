@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from hotlap.config.runs import RollbackConfig
 
+BEFORE = -1
+"""Segment of the model that a run begins with."""
 Verdict = Literal["best", "hold", "collapsed"]
 
 
@@ -19,7 +21,7 @@ class Keeper:
 
     first: float | None = None
     best: float | None = None
-    best_segment: int = -1
+    best_segment: int = -2
     bad: int = 0
     rolled_back: int = -1
     """Segment after which training went back to the best; -1 while it never did."""
@@ -30,6 +32,8 @@ class Keeper:
             first = score if self.first is None else self.first
             return replace(self, first=first, best=score, best_segment=segment, bad=0), "best"
         gained = self.best - self.first
+        if self.best_segment == BEFORE:  # a good start can be lost without a gain
+            gained = abs(self.best)
         floor = self.best - config.lost * gained
         bad = self.bad + 1 if gained > 0 and score < floor else 0
         if bad >= config.patience and self.rolled_back < 0:

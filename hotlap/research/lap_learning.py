@@ -12,8 +12,9 @@ from hotlap.config.training import TrainConfig
 from hotlap.evaluation.judge import HELD_OUT
 from hotlap.learning.driver import Driver
 from hotlap.learning.factory import make_learner
-from hotlap.research.worlds import choose_device, known_tasks, make_task_of, make_training_env
+from hotlap.research.worlds import known_tasks, make_task_of, make_training_env
 from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.devices import choose_device
 from hotlap.tasks.interface import Interface
 
 CHECK_EVERY = {"cpu": 24_576, "cuda": 65_536}
@@ -22,10 +23,10 @@ ENOUGH = 3_000_000
 """Steps that the schedules run over."""
 
 
-def learn_to_lap(seed: int, device: str, track: str, limit: float) -> dict[str, Any]:
+def learn_to_lap(seed: int, device: str, track: str, limit: float, threads: int) -> dict[str, Any]:
     """Train until the policy laps from a standing start on the line, or time is up."""
     began = time.monotonic()
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     device, excuse = choose_device(device)
     if excuse:
         print(excuse, file=sys.stderr, flush=True)
@@ -68,6 +69,8 @@ def first_lap_time(driver: Driver, env: Interface) -> float:
 
 
 if __name__ == "__main__":
-    asked_seed, asked_device, asked_track, asked_limit = sys.argv[1:]
-    answer = learn_to_lap(int(asked_seed), asked_device, asked_track, float(asked_limit))
+    asked_seed, asked_device, asked_track, asked_limit, asked_threads = sys.argv[1:]
+    answer = learn_to_lap(
+        int(asked_seed), asked_device, asked_track, float(asked_limit), int(asked_threads)
+    )
     print(json.dumps(answer))

@@ -1,31 +1,26 @@
 """Models by name: saved, opened, and driven with."""
 
 import io
-import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gymnasium import spaces
-from stable_baselines3.common.policies import BasePolicy
 
 from hotlap import __version__
-from hotlap.config.learners import AGENTS
 from hotlap.config.presets import from_table, to_table
 from hotlap.config.runs import RunConfig
-from hotlap.learning.driver import Driver
+from hotlap.learning.driver import Driver, Policy
 from hotlap.learning.encoders import Scaled
 from hotlap.learning.factory import make_policy
 from hotlap.learning.learner import Learner
+from hotlap.learning.zips import open_zip
 from hotlap.records import EvalResult
 from hotlap.store.bundle import Bundle, is_bundle, load_bundle, save_bundle
 from hotlap.tasks.space_tables import describe_space, read_space
 
 ZOO = Path(__file__).parent.parent.parent / "zoo"
 FORMAT = 1
-LARGEST_ZIP = 2 << 30
-"""Bytes that a zip from elsewhere may unpack to."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,7 @@ class Model:
     """A trained policy and what it was trained for."""
 
     name: str
-    policy: BasePolicy
+    policy: Policy
     seen: spaces.Space
     """Observations as its environments give them."""
     run: RunConfig | None
@@ -131,7 +126,7 @@ def _open_bundle(name: str, folder: Path, device: str) -> Model:
     return Model(name, policy.to(device), seen, run)
 
 
-def load_weights(policy: BasePolicy, weights: dict[str, Any], source: str) -> None:
+def load_weights(policy: Policy, weights: dict[str, Any], source: str) -> None:
     """Give a policy other weights, refused where they do not fit."""
     own = policy.state_dict()
     for name in sorted(own.keys() | weights.keys()):
@@ -145,43 +140,10 @@ def load_weights(policy: BasePolicy, weights: dict[str, Any], source: str) -> No
 
 
 def _open_zip(name: str, path: Path, device: str, trust: bool, algorithm: str) -> Model:
-    """A Stable-Baselines3 zip, which may run any code when it is opened."""
     if not trust:
         raise ValueError(
             f"{path} is a pickle, which can run any code when opened; "
             "if you trust whoever made it, say --trust"
         )
-    import sb3_contrib
-    import stable_baselines3
-
-    classes: dict[str, Any] = {
-        "ppo": stable_baselines3.PPO, "dqn": stable_baselines3.DQN,
-        "sac": stable_baselines3.SAC, "tqc": sb3_contrib.TQC,
-    }  # fmt: skip
-    if algorithm == "auto":
-        algorithm = algorithm_of(path)
-    learner = classes[algorithm].load(path, device=device)
-    seen = learner.observation_space
-    if isinstance(seen, spaces.Box) and len(seen.shape) == 3:  # saved with channels first
-        low, high = (end.transpose(1, 2, 0) for end in (seen.low, seen.high))
-        seen = spaces.Box(low, high, dtype=seen.dtype.type)  # type: ignore[arg-type]
-    return Model(name, learner.policy, seen, None)
-
-
-def algorithm_of(path: Path) -> str:
-    """Which algorithm made a zip, by the settings it holds."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            if sum(info.file_size for info in file.infolist()) > LARGEST_ZIP:
-                raise ValueError(f"{path} unpacks to more than {LARGEST_ZIP >> 30} GiB: refused")
-            names = json.loads(file.read("data"))
-    except (zipfile.BadZipFile, KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not a whole Stable-Baselines3 model: {error}") from error
-    marks = {
-        "tqc": "top_quantiles_to_drop_per_net", "sac": "target_entropy",
-        "dqn": "exploration_fraction", "ppo": "clip_range",
-    }  # fmt: skip
-    for algorithm, mark in marks.items():
-        if mark in names:
-            return algorithm
-    raise ValueError(f"{path} was made by none of {', '.join(AGENTS)}; say which by --algorithm")
+    policy, seen = open_zip(path, device, algorithm)
+    return Model(name, policy, seen, None)

@@ -8,6 +8,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 EVERY = 10.0
 """Seconds between plain lines."""
@@ -92,12 +93,13 @@ class Progress:
         table = Table.grid(padding=(0, 2))
         share = min(self.steps / max(self.total, 1), 1.0)
         bar = "━" * round(30 * share) + "╌" * (30 - round(30 * share))
-        left = (self.total - self.steps) / self.rate if self.rate > 0 else 0.0
-        table.add_row(f"[bold]{self.title}[/bold]", f"{bar} {share:.0%}  {left:.0f} s left")
+        left = max(self.total - self.steps, 0) / self.rate if self.rate > 0 else 0.0
+        title = Text(self.title, style="bold")
+        table.add_row(title, f"{bar} {share:.0%}  {left:.0f} s left")
         table.add_row("steps", f"{self.steps:,} of {self.total:,}   {self.rate:,.0f}/s")
         for name, value in self.told.items():
             table.add_row(name, f"{value:.2f}")
         table.add_row("time", self._where())
         for text in self.notes:
-            table.add_row("", text)
+            table.add_row("", Text(text))  # an error may hold brackets, which are no markup
         return table

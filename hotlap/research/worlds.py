@@ -1,19 +1,16 @@
 """Environments of a run: one way to build them, for training and for judging alike."""
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
-import torch
-from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
 from hotlap.config.naming import nearest
 from hotlap.config.runs import RunConfig
 from hotlap.config.tasks import DonkeyConfig
+from hotlap.learning.batches import gym_envs
 from hotlap.tasks.adapters.sb3_vec import SB3VecEnv
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.interface import Interface
@@ -29,11 +26,10 @@ def make_task_of(config: RunConfig, **changed: Any) -> Task:
     return entry.build(settings, config.device, config.compiled)
 
 
-def make_training_env(config: RunConfig) -> VecEnv:
+def make_training_env(config: RunConfig) -> Any:
     """What a run's learner trains in."""
     if config.settings is None:
-        refuse_unknown(config.task)
-        return make_vec_env(config.task, config.agent.envs)
+        return gym_envs(config.task, config.agent.envs)
     task = make_task_of(config)
     batch = BatchEnv(task, config.agent.envs, seed=config.seed, borrow=True, captured=True)
     return SB3VecEnv(Interface(batch, config.interface))
@@ -65,23 +61,12 @@ def known_tasks() -> dict[str, tuple[type, dict[str, Any]]]:
     return {name: (entry.config, entry.preset) for name, entry in TASKS.items()}
 
 
-def refuse_unknown(task: str) -> None:
-    """Stop where a task is neither ours nor Gymnasium's."""
-    if task not in gym.registry and ":" not in task:
+def refuse_unknown(task: str, trust: bool = False) -> None:
+    """Stop where a task is neither ours nor Gymnasium's, or would import something unasked."""
+    if ":" in task:
+        if not trust:
+            raise ValueError(f"{task} imports a module, which can run any code; say --trust")
+        return
+    if task not in gym.registry:
         names = [*TASKS, *(name for name in gym.registry if not name.startswith("phys2d"))]
         raise KeyError(nearest(task, names, "task"))
-
-
-def has_compiler() -> bool:
-    """Whether anything can be compiled here."""
-    return shutil.which("g++") is not None
-
-
-def choose_device(asked: str) -> tuple[str, str | None]:
-    """The device to use, and a sentence where it is not the one asked for."""
-    there = torch.cuda.is_available()
-    if asked == "auto":
-        return ("cuda" if there else "cpu"), None
-    if asked.startswith("cuda") and not there:
-        return "cpu", f"{asked} was asked for, but PyTorch sees no GPU here: running on the CPU"
-    return asked, None

@@ -97,10 +97,16 @@ def _table(folder: Path, name: str) -> dict[str, Any] | None:
 
 def _refuse_foreign(folder: Path) -> None:
     """Replacing a folder removes what was in it, so it must be ours."""
-    if folder.is_dir() and (others := {path.name for path in folder.iterdir()} - NAMES):
+    if folder.is_dir() and (others := _strange(folder)):
         raise ValueError(
             f"{folder} holds {min(others)!r}, which is no part of a model bundle, and saving would "
             "remove it; choose a new folder"
         )
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; a model bundle is a folder, choose another name")
+
+
+def _strange(folder: Path) -> set[str]:
+    """Files that are no part of a bundle; hidden ones are some tool's, and nobody's loss."""
+    names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    return names - NAMES

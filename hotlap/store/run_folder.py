@@ -115,6 +115,11 @@ class RunFolder:
         """The best state so far, if one was saved."""
         return read_folder(self.path / "best", _read_best)
 
+    def withdraw(self) -> None:
+        """Undo `create`, because the run cannot begin: another may, in the same folder."""
+        self._refuse_reader()
+        (self.path / CONFIG).unlink()
+
     def close(self) -> None:
         """Let others write."""
         if self._lock is not None:

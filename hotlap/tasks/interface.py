@@ -47,7 +47,7 @@ class Interface:
         """Begin anew: everything, or with a mask (B,) only those, at their next episode."""
         first = self.batch.reset(seed, mask)
         fresh = torch.cat([first] * self.config.stack, -1)
-        if mask is not None and self._seen is not None:
+        if mask is not None and self._seen is not None and self.config.stack > 1:
             mask = mask.to(self.device).view(-1, *[1] * (fresh.dim() - 1))
             fresh = torch.where(mask, fresh, self._seen)
         self._seen, self._seen_before = fresh, None

@@ -220,11 +220,11 @@ def test_metrics_are_finite_and_named(agent: str) -> None:
     model.learn(80)
     told = model.logger.name_to_value
     names = {"debug/q_a1", "debug/backup", "debug/backup_std", "debug/q1", "debug/r"}
-    names |= {"losses/critic", "train/critic_grad_norm", "train/critic_clipped"}
+    names |= {"losses/critic", "debug/critic_grad_norm", "train/critic_clipped"}
     names |= {"train/backup_clipped", "train/updates_per_step", "train/learning_rate"}
     if agent != "dqn":
         names |= {"losses/actor", "debug/q2", "debug/q_difference", "train/entropy_coef"}
-        names |= {"train/actor_grad_norm", "train/actor_clipped"}
+        names |= {"debug/actor_grad_norm", "train/actor_clipped"}
         assert told["debug/q_difference"] > 0
     assert names <= set(told)
     assert all(np.isfinite(told[name]) for name in names)

@@ -74,6 +74,13 @@ def test_it_is_the_ordinary_one_on_other_environments() -> None:
     assert not isinstance(model.rollout_buffer, Rollouts)
 
 
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
+def test_a_last_minibatch_of_one_sample_is_learned_from() -> None:
+    model = PPO("MlpPolicy", world(3), n_steps=3, batch_size=4, n_epochs=1)  # 4 + 4 + 1
+    model.learn(9)
+    assert model.policy.optimizer.state[model.policy.value_net.weight]["step"] == 3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_it_learns_to_stay_on_the_road(seed: int) -> None:

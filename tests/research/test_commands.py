@@ -1,0 +1,375 @@
+"""`hotlap train`, `evaluate` and `watch`: what they answer, and with which exit code."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hotlap.cli import main
+from hotlap.research import commands
+from hotlap.store.run_folder import RunFolder
+
+torch.set_num_threads(1)
+Captured = pytest.CaptureFixture[str]
+PPO = "--envs 4 --ppo.steps 8 --ppo.batch-size 16 --ppo.net 8 --ppo.epochs 1"
+REPLAY = {"envs": 4, "net": 8, "batch-size": 8, "warm-up": 16, "replay-size": 400}
+PRESET = """
+start = "random"
+throttle_max = 0.25
+max_steps = 12
+camera = {width = 40, height = 36, colour = false}
+"""
+
+
+def replay(agent: str) -> str:
+    """Flags for a small learner with a replay."""
+    flags = " ".join(f"--{agent}.{name} {value}" for name, value in REPLAY.items())
+    return f"--agent {agent} {flags}"
+
+
+class Shell:
+    """The command line in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "tiny.toml").write_text(PRESET)
+        (folder / "tag.toml").write_text("max_steps = 10")
+
+    def __call__(self, words: str) -> int:
+        """The exit code; FOLDER and TINY stand for the folder and the preset in it."""
+        words = words.replace("TINY", f"--preset {self.folder}/tiny.toml")
+        given = words.replace("FOLDER", str(self.folder)).split()
+        return main([*given, "--root", str(self.folder / "root")])
+
+    def train(self, name: str, words: str = "donkey-telemetry TINY", agent: str = PPO) -> int:
+        more = f"--timesteps 64 --eval-episodes 2 --save-dir FOLDER/{name} --json"
+        return self(f"train {words} {agent} {more}")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of ppo, trained once; tests read it."""
+    folder = tmp_path_factory.mktemp("trained")
+    assert Shell(folder).train("run") == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def off_road(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Runs on CartPole-v1 and on tag, trained once; tests read them."""
+    folder = tmp_path_factory.mktemp("off_road")
+    assert Shell(folder).train("pole", "CartPole-v1") == 0
+    assert Shell(folder).train("tag", "tag --preset FOLDER/tag.toml") == 0
+    return folder / "pole", folder / "tag"
+
+
+def last_line(output: str) -> dict[str, Any]:
+    answer = json.loads(output.splitlines()[-1])
+    assert isinstance(answer, dict)
+    return answer
+
+
+def refused(output: Any, *words: str) -> None:
+    """Standard error holds these words and nobody sees a traceback."""
+    told = " ".join(output.err.split())  # tyro breaks lines
+    for word in words:
+        assert word in told
+    assert "Traceback" not in output.err + output.out
+
+
+# --- training ------------------------------------------------------------------------------------
+
+
+def test_training_ends_with_a_line_of_json(shell: Shell, capsys: Captured) -> None:
+    assert shell.train("run") == 0
+    output = capsys.readouterr().out
+    answer = last_line(output)
+    assert answer["agent"] == "ppo" and answer["task"] == "donkey-telemetry"
+    assert answer["timesteps"] == 64 and answer["seed"] == 0
+    assert len(answer["rewards"]) == 2
+    assert answer["mean_reward"] == pytest.approx(sum(answer["rewards"]) / 2)
+    assert answer["lap_rate"] == 0.0 and answer["video"] is None
+    assert answer["model"] == str(shell.folder / "run" / "model")
+    assert "64 of 64 steps" in output
+    assert "ppo on donkey-telemetry (generated_track), 64 steps, seed 0" in output
+    names = {path.name for path in (shell.folder / "run").iterdir()}
+    assert {"config.json", "model", "best", "checkpoints", "evaluations.jsonl"} <= names
+
+
+@pytest.mark.parametrize("agent", ["dqn", "sac", "tqc"])
+def test_learners_with_a_replay_say_how_much_memory_it_takes(
+    agent: str, shell: Shell, capsys: Captured
+) -> None:
+    assert shell.train("run", agent=replay(agent)) == 0
+    output = capsys.readouterr().out
+    assert "replay: 400 steps, 0.00 GB on cpu" in output
+    assert last_line(output)["agent"] == agent
+
+
+@pytest.mark.parametrize("words", [f"CartPole-v1 --agent ppo {PPO}", f"CartPole-v1 {replay('dqn')}",
+                                   f"Pendulum-v1 --ppo.policy beta {PPO}"])  # fmt: skip
+def test_any_gymnasium_environment_is_trained_in(
+    words: str, shell: Shell, capsys: Captured
+) -> None:
+    assert shell.train("run", words, "") == 0
+    answer = last_line(capsys.readouterr().out)
+    assert len(answer["rewards"]) == 2 and answer["lap_rate"] is None
+    assert shell("evaluate FOLDER/run --episodes 3 --json") == 0
+    judged = last_line(capsys.readouterr().out)
+    assert judged["count"] == 3 and len(judged["episodes"]) == 3
+
+
+def test_a_run_that_is_over_goes_on_to_the_same_end(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    shutil.copytree(trained, shell.folder / "copy")
+    first = json.loads((trained / "model" / "evaluation.json").read_text())
+    assert shell("train --resume FOLDER/copy --json") == 0
+    output = capsys.readouterr().out
+    assert "going on after segment 0, at 64 steps" in output
+    assert last_line(output)["mean_reward"] == pytest.approx(first["mean_return"])
+
+
+def test_a_run_begins_with_the_weights_of_another(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    assert shell.train("next", f"donkey-telemetry TINY --init-from {trained}") == 0
+    config = json.loads((shell.folder / "next" / "config.json").read_text())
+    assert config["init_from"] == str(trained)
+
+
+def test_without_a_gpu_it_runs_on_the_cpu_and_says_so(
+    shell: Shell, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert shell.train("run", "donkey-telemetry TINY --device cuda") == 0
+    sentence = "cuda was asked for, but PyTorch sees no GPU here: running on the CPU"
+    assert capsys.readouterr().out.startswith(sentence)
+    assert shell("evaluate FOLDER/run --episodes 1 --device cuda:1") == 0
+    assert "cuda:1 was asked for" in capsys.readouterr().out
+
+
+def test_a_film_is_told_of_only_where_there_is_one(
+    shell: Shell, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "watch", lambda config: config.video.write_bytes(b""))
+    assert shell.train("road", "donkey-telemetry TINY --video") == 0
+    film = last_line(capsys.readouterr().out)["video"]
+    assert film == str(shell.folder / "road" / "drive.mp4")
+    assert shell.train("tag", "tag --preset FOLDER/tag.toml --video") == 0
+    output = capsys.readouterr().out
+    assert "only road tasks can be filmed" in output
+    assert last_line(output)["video"] is None
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--learning-rate 0", "learning_rate must lie between 0 and 1, got 0.0"),
+        ("--learning-rate -0.001", "learning_rate must lie between 0 and 1, got -0.001"),
+        ("--timesteps 0", "timesteps must be at least 1, got 0"),
+        ("--envs 0", "envs must be at least 1, got 0"),
+        ("--seed -1", "seed must be 0 or more, got -1"),
+        ("--eval-episodes 0", "episodes must be at least 1, got 0"),
+        ("--n-steer 0 --agent dqn", "n_steer must be at least 1, got 0"),
+        ("--device gpu", "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
+        ("--agent dqn --actions continuous", "dqn chooses among discrete actions; leave --actions"),
+        ("--agent sac --actions discrete", "sac needs continuous actions; leave --actions out"),
+        ("--agent pppo", "invalid choice 'pppo'"),
+        ("--track generated_trak", "did you mean 'generated_track'?"),
+        ("--preset donkey/lern", "did you mean 'donkey/learn'?"),
+        ("--reward-shaping speedy", "unknown reward 'speedy'"),
+        ("--trackers wanb", "unknown tracker 'wanb'; did you mean 'wandb'?"),
+        ("--env donkey-telemetri", "did you mean 'donkey-telemetry'?"),
+        ("--env Pendulum-v1 --agent dqn", "dqn chooses among discrete actions, this environment"),
+        ("--env CartPole-v1 --agent sac", "needs continuous actions, this environment takes"),
+        ("--env CartPole-v1 --agent tqc", "use --agent ppo or dqn"),
+        ("--env CartPole-v1 --agent dqn --dqn.stack 2", "stack is for hotlap's own tasks, got 2"),
+        ("--env CartPole-v1 --track warren", "--track is for hotlap's own tasks"),
+        ("--env CartPole-v1 --ppo.normalise-rewards", "ppo.normalise_rewards is for hotlap's own"),
+        ("--env os:Pole-v1", "os:Pole-v1 imports a module, which can run any code; say --trust"),
+        ("--env FrozenLake-v1", "learners see numbers or pictures"),
+        ("--env tag --track warren", "--track is for donkey tasks only"),
+        ("--env CartPole-v1 donkey-lidar", "two tasks: donkey-lidar and --env CartPole-v1"),
+        ("--resume FOLDER/none --seed 3", "keeps its own settings; leave --seed out"),
+        ("--resume FOLDER/none", "expected config.json there; leave --resume out to begin one"),
+        ("--init-from FOLDER/none", "no model at"),
+        ("--init-from zoo:nobody", "there is no zoo:nobody"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_with_what_to_write(
+    words: str, answer: str, shell: Shell, capsys: Captured
+) -> None:
+    task = "" if "--env" in words or "--resume" in words else "donkey-telemetry"
+    into = "" if "--resume" in words else "--save-dir FOLDER/run"
+    assert shell(f"train {task} {words} {into}") == 2
+    refused(capsys.readouterr(), answer)
+    RunFolder.create(shell.folder / "run", {}).close()  # the name is still free
+
+
+@pytest.mark.parametrize("task", ["donky", "CartPole-v99"])
+def test_an_unknown_task_is_answered_with_one_that_is_there(
+    task: str, shell: Shell, capsys: Captured
+) -> None:
+    assert shell(f"train {task}") == 2
+    meant = {"donky": "donkey'?", "CartPole-v99": "CartPole-v"}[task]
+    refused(capsys.readouterr(), f"unknown task '{task}'; did you mean '{meant}")
+
+
+def test_a_folder_that_holds_a_run_is_left_alone(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    before = (trained / "config.json").read_bytes()
+    assert shell(f"train donkey-telemetry TINY --timesteps 64 --save-dir {trained}") == 2
+    refused(capsys.readouterr(), f"{trained} already holds a run", "--resume", "--save-dir")
+    assert (trained / "config.json").read_bytes() == before
+
+
+def test_a_model_of_another_sensor_is_refused_naming_both_shapes(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    assert shell.train("run", f"donkey-lidar TINY --init-from {trained}") == 2
+    output = capsys.readouterr()
+    refused(output, f"the weights of {trained} do not fit", "(8, 32) there and (8,", "here")
+    assert last_line(output.out)["exit_code"] == 2
+
+
+def test_a_replay_that_cannot_fit_says_what_it_needs_and_what_there_is(
+    shell: Shell, capsys: Captured
+) -> None:
+    words = f"donkey-telemetry TINY --agent sac --sac.replay-size {10**12}"
+    assert shell.train("run", words, "") == 1
+    output = capsys.readouterr()
+    refused(output, "1,000,000,000,000 steps of 16, 82000.00 GB, but only", "GB are usable on cpu")
+    assert "at most" in output.err
+    assert not (shell.folder / "run").exists()
+
+
+@pytest.mark.parametrize("tracker", ["wandb", "trackio", "mlflow"])
+def test_a_tracker_that_is_not_installed_is_named(
+    tracker: str, shell: Shell, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, tracker, None)  # makes importing it fail
+    assert shell.train("run", f"donkey-telemetry TINY --trackers {tracker}") == 2
+    answer = f"tracker {tracker} is not installed; try: pip install 'hotlap[trackers]'"
+    refused(capsys.readouterr(), answer)
+    RunFolder.create(shell.folder / "run", {}).close()  # the name is still free
+
+
+# --- judging -------------------------------------------------------------------------------------
+
+
+def test_judging_ends_with_a_line_of_json(trained: Path, shell: Shell, capsys: Captured) -> None:
+    assert shell(f"evaluate {trained} --episodes 3 --json") == 0
+    answer = last_line(capsys.readouterr().out)
+    assert answer["count"] == 3 and len(answer["episodes"]) == 3
+    returns = [row["episode_return"] for row in answer["episodes"]]
+    assert answer["mean_return"] == pytest.approx(sum(returns) / 3)
+    assert all(row["length"] <= 12 for row in answer["episodes"])
+    assert shell(f"evaluate {trained}/model --episodes 3 --json") == 0
+    again = last_line(capsys.readouterr().out)
+    assert again["episodes"] == answer["episodes"]
+    assert shell(f"evaluate {trained} --episodes 3 --seed 7 --json") == 0
+    other = last_line(capsys.readouterr().out)
+    assert other["episodes"] != answer["episodes"]
+
+
+def test_judging_on_other_tracks(trained: Path, shell: Shell, capsys: Captured) -> None:
+    assert shell(f"evaluate {trained} --episodes 2 --track warren waveshare --json") == 0
+    answer = last_line(capsys.readouterr().out)
+    assert [row["track"] for row in answer["episodes"]] == ["warren", "waveshare"]
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("FOLDER/none", "none: expected a run's folder"),
+        ("zoo:nobody", "there is no zoo:nobody; the zoo has"),
+        ("RUN --episodes 0", "episodes must be at least 1, got 0"),
+        ("RUN --track warrren", "unknown track 'warrren'; did you mean 'warren'?"),
+        ("RUN/model/model.zip", "is a pickle, which can run any code when opened"),
+        ("RUN/model/model.zip --trust", "does not say what it was trained for; name it by --task"),
+        ("RUN/model/model.zip --trust --task Pendulum-v1", "gives (3,); use the task"),
+        ("RUN/model/model.zip --trust --task donky", "did you mean 'donkey'?"),
+        ("FOLDER/broken.zip --trust", "is not a whole Stable-Baselines3 model"),
+        ("RUN --plot a.gif", "plot must end in .png"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(
+    words: str, answer: str, trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    (shell.folder / "broken.zip").write_bytes(b"PK")
+    assert shell(f"evaluate {words.replace('RUN', str(trained))}") == 2
+    refused(capsys.readouterr(), answer)
+
+
+def test_a_damaged_model_is_refused_by_name(trained: Path, shell: Shell, capsys: Captured) -> None:
+    shutil.copytree(trained, shell.folder / "copy")
+    path = shell.folder / "copy" / "model" / "weights.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert shell("evaluate FOLDER/copy --json") == 1
+    output = capsys.readouterr()
+    refused(output, "weights.safetensors is damaged", "restore it from a copy")
+    assert last_line(output.out)["exit_code"] == 1
+
+
+def test_zips_are_judged_where_they_fit(shell: Shell, capsys: Captured) -> None:
+    assert shell.train("pole", f"CartPole-v1 {replay('dqn')}", "") == 0
+    zipped = "FOLDER/pole/model/model.zip --trust --episodes 2 --json"
+    assert shell(f"evaluate {zipped} --task CartPole-v1") == 0
+    answers = last_line(capsys.readouterr().out)
+    assert shell("evaluate FOLDER/pole --episodes 2 --json") == 0
+    assert last_line(capsys.readouterr().out)["episodes"] == answers["episodes"]
+    assert shell.train("road", agent=replay("dqn")) == 0
+    zipped = "FOLDER/road/model/model.zip --trust --task donkey-telemetry"
+    capsys.readouterr()
+    assert shell(f"evaluate {zipped}") == 2
+    refused(capsys.readouterr(), "acts in Discrete(15), this environment takes Box(")
+
+
+@pytest.mark.parametrize("flag", ["--track warren", "--plot FOLDER/a.png", "--video FOLDER/a.mp4"])
+def test_what_only_roads_have_is_refused_elsewhere(
+    flag: str, off_road: tuple[Path, Path], shell: Shell, capsys: Captured
+) -> None:
+    for run in off_road:
+        assert shell(f"evaluate {run} --episodes 1 {flag}") == 2
+        refused(capsys.readouterr(), f"has no roads; leave {flag.split()[0]} out")
+
+
+# --- watching ------------------------------------------------------------------------------------
+
+
+def test_a_model_is_watched(trained: Path, shell: Shell, capsys: Captured) -> None:
+    assert shell(f"watch {trained} --seconds 0.5 --json") == 0
+    answer = last_line(capsys.readouterr().out)
+    assert answer["seconds"] <= 0.5 and answer["video"] is None
+    assert answer["track"] == "generated_track"
+
+
+def test_what_cannot_be_watched_is_refused(
+    off_road: tuple[Path, Path], shell: Shell, capsys: Captured
+) -> None:
+    for run in off_road:
+        assert shell(f"watch {run}") == 2
+        refused(capsys.readouterr(), "was not trained on a road; it cannot be watched")
+    assert shell("watch FOLDER/none") == 2
+    refused(capsys.readouterr(), "expected a run's folder")
+
+
+@pytest.mark.slow
+def test_a_model_is_filmed(trained: Path, shell: Shell, capsys: Captured) -> None:
+    assert shell(f"watch {trained} --seconds 1 --video FOLDER/drive.mp4 --json") == 0
+    film = Path(last_line(capsys.readouterr().out)["video"])
+    assert film == shell.folder / "drive.mp4" and film.read_bytes()[4:8] == b"ftyp"
