@@ -151,7 +151,7 @@ def unflatten(tensors: dict[str, Tensor], rest: Any, name: str) -> Any:
     if "tensor" in rest:
         if rest["tensor"] not in tensors:
             raise ValueError(f"the saved state lacks {rest['tensor']}")
-        return tensors[rest["tensor"]]
+        return tensors[rest["tensor"]].clone()  # whoever loads it may keep and change it
     if "dict" in rest:
         return {key: unflatten(tensors, value, name) for key, value in rest["dict"]}
     if "list" in rest:

@@ -100,7 +100,7 @@ def test_a_learners_state_goes_through_json_and_back(agent: str) -> None:
 
 def test_segments_have_seeds_of_their_own_below_those_of_evaluations() -> None:
     seeds = [segment_seed(seed, segment) for seed in range(60) for segment in range(60)]
-    assert 0 <= min(seeds) and max(seeds) < 2**30
+    assert min(seeds) >= 0 and max(seeds) < 2**30
     assert Counter(seeds).most_common(1)[0][1] == 1  # 3600 of 2**30: a clash is a 0.6 % chance
     assert segment_seed(3, 4) == segment_seed(3, 4) != segment_seed(4, 3)
     assert segment_seed(2**63, 10**6) < 2**30

@@ -113,7 +113,9 @@ def test_it_learns_in_stable_baselines_own_loop(task: str, spread: str) -> None:
                 policy_kwargs={"spread": spread, "net_arch": [8]})  # fmt: skip
     before = [p.clone() for p in model.policy.parameters()]
     model.learn(32)
-    changed = [not torch.equal(a, b) for a, b in zip(before, model.policy.parameters(), strict=True)]
+    changed = [
+        not torch.equal(a, b) for a, b in zip(before, model.policy.parameters(), strict=True)
+    ]
     assert all(changed)
 
 

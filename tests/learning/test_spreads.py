@@ -133,9 +133,7 @@ def test_log_probabilities_at_the_bounds_are_finite_and_so_are_their_gradients()
 
 @pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 0.25), (-0.1, 0.3), (-3.0, 7.0)])
 @pytest.mark.parametrize("kind", ["squashed", "beta"])
-def test_samples_and_modes_never_leave_their_bounds(
-    kind: str, bounds: tuple[float, float]
-) -> None:
+def test_samples_and_modes_never_leave_their_bounds(kind: str, bounds: tuple[float, float]) -> None:
     torch.manual_seed(0)
     box = row(*bounds)
     spread = make_spread(box, kind, log_std=1.0)

@@ -15,6 +15,7 @@ from hotlap.config.presets import to_table
 from hotlap.config.runs import EvaluationConfig, RollbackConfig, RunConfig
 from hotlap.learning.ppo import _Loss
 from hotlap.records import EpisodeResult, EvalResult
+from hotlap.research import reporting
 from hotlap.research.experiment import TEST_SEED, Run, describe
 from hotlap.research.models import open_model, save_model
 from hotlap.research.progress import Progress
@@ -254,7 +255,7 @@ def test_weights_that_are_no_numbers_are_never_saved(
             run.learner.policy.value_net.bias.fill_(torch.inf)  # type: ignore[union-attr]
 
     monkeypatch.setattr(run.learner, "learn_segment", diverge)
-    with pytest.raises(FloatingPointError, match="policy/value_net.bias holds numbers that are"):
+    with pytest.raises(FloatingPointError, match=r"policy/value_net\.bias holds numbers that are"):
         run.train()
     checkpoint, best = run.folder.load_checkpoint(), run.folder.load_best()
     assert checkpoint is not None and equal(policy_in(checkpoint.tensors), good)
@@ -374,3 +375,14 @@ def test_a_run_is_described_in_a_line() -> None:
         "sac on donkey-telemetry (generated_track), 128 steps, seed 3, 4 environments, cpu"
     )
     assert "4 environments x 8 steps" in describe(tiny_run("ppo"))
+
+
+def test_every_metric_of_a_stock_loop_is_written_down(
+    begin: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporting, "QUIET", 0.0)
+    run = begin(replace(tiny_run(timesteps=64), task="CartPole-v1", settings=None))
+    run.train()
+    names = {name for row in run.folder.rows("metrics") for name in row}
+    wanted = {"train/loss", "train/approx_kl", "train/explained_variance", "eval/mean_return"}
+    assert wanted <= names

@@ -122,3 +122,12 @@ def test_opening_clears_away_what_was_left_half_done(path: Path) -> None:
         "config.json",
         "lock",
     ]
+
+
+def test_a_run_that_cannot_begin_leaves_its_folder_free(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run", {"seed": 1}) as run:
+        run.withdraw()
+    with RunFolder.create(tmp_path / "run", {"seed": 2}) as again:
+        assert again.config == {"seed": 2}
+    with pytest.raises(RuntimeError, match="open for reading only"):
+        RunFolder(tmp_path / "run").withdraw()
