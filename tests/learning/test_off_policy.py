@@ -156,10 +156,7 @@ def test_environments_begun_anew_from_outside_are_not_joined_to_what_was_before(
 
 
 def test_scales_learn_from_all_that_is_driven_through() -> None:
-    make, config, _ = MAKERS["sac"]
-    env = world("sac", max_steps=30, start="random")
-    chosen = {"features_extractor_class": Scaled}
-    model = make(config(**QUICK), env, "cpu", 0, 1000, policy_kwargs=chosen)
+    model = learner("sac", normalise_observations=True)
     model.learn(4 * 50)
     frames = model.replay_buffer.frames[:50].flatten(0, 1)
     scales = [part for part in model.policy.modules() if isinstance(part, Scaled)]
