@@ -5,6 +5,7 @@ from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 from torch import Tensor
 
+from hotlap.learning.action_bounds import ActionBounds
 from hotlap.learning.rollouts import channels_first
 
 Policy = BasePolicy
@@ -23,11 +24,7 @@ class Driver:
     def __init__(self, policy: BasePolicy, seen: spaces.Space, deterministic: bool = True) -> None:
         self.policy, self.deterministic = policy, deterministic
         self.shape = tuple(seen.shape or ())
-        space = policy.action_space
-        self.bounds: tuple[Tensor, Tensor] | None = None
-        if isinstance(space, spaces.Box):
-            low, high = (torch.as_tensor(e, device=policy.device) for e in (space.low, space.high))
-            self.bounds = (low, high)
+        self.within = ActionBounds(policy)
 
     @torch.no_grad()
     def __call__(self, seen: Tensor) -> Tensor:
@@ -35,13 +32,7 @@ class Driver:
         refuse_other_shape(self.shape, tuple(seen.shape[1:]))
         self.policy.set_training_mode(False)
         given = channels_first(seen.to(self.policy.device))
-        action = self.policy._predict(given, self.deterministic)
-        if self.bounds is None:
-            return action
-        low, high = self.bounds
-        if self.policy.squash_output:
-            return low + 0.5 * (action + 1.0) * (high - low)
-        return torch.maximum(torch.minimum(action, high), low)
+        return self.within(self.policy._predict(given, self.deterministic))
 
 
 def refuse_other_shape(learned: tuple[int, ...], seen: tuple[int, ...]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -30,7 +29,6 @@ class Driving(Learner, OffPolicyAlgorithm):
     """The half of `OffPolicy` that fills the replay."""
 
     replay_buffer: Replay  # type: ignore[assignment]
-    _bounds: tuple[Tensor, Tensor] | None = None
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
         before = self._last_obs
@@ -158,17 +156,6 @@ class Driving(Learner, OffPolicyAlgorithm):
     def _explore(self, seen: Tensor) -> Tensor:
         """Actions (B, ...) to learn from, as they are replayed."""
         raise NotImplementedError
-
-    def _for_the_world(self, action: Tensor) -> Tensor:
-        """Actions as environments take them: continuous ones between their bounds, not -1 and 1."""
-        space = self.action_space
-        if not isinstance(space, spaces.Box):
-            return action
-        if self._bounds is None:
-            low, high = (torch.as_tensor(e, device=action.device) for e in (space.low, space.high))
-            self._bounds = (low, high)
-        low, high = self._bounds
-        return low + 0.5 * (action + 1.0) * (high - low)
 
     def _updates_due(self, steps: int) -> int:
         """Updates to make after so many more environment steps."""

@@ -16,6 +16,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from torch import Tensor
 
+from hotlap.learning.action_bounds import ActionBounds
+
 Numbers = dict[str, Any]
 """Plain JSON values."""
 
@@ -30,12 +32,19 @@ class Learner(BaseAlgorithm):
 
     horizon = 0
     """Steps of the whole training, which schedules run over; 0 leaves it to `learn`."""
+    _within: tuple[Any, ActionBounds] | None = None
     rate_scale = 1.0
     """Factor on the learning rate, below 1 after a rollback."""
 
     def _excluded_save_params(self) -> list[str]:
         # The stock class must be able to open the file, and without a GPU.
-        return [*super()._excluded_save_params(), *self.RUNTIME, "horizon", "rate_scale"]
+        return [*super()._excluded_save_params(), *self.RUNTIME, "horizon", "rate_scale", "_within"]
+
+    def _for_the_world(self, action: Tensor) -> Tensor:
+        """Actions as environments take them."""
+        if self._within is None or self._within[0] is not self.policy:
+            self._within = (self.policy, ActionBounds(self.policy))
+        return self._within[1](action)
 
     # --- segments ------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class OffPolicy(Driving):
     RUNTIME = (
         # The stock class must be able to open the file: no tensors, and no replay of ours.
         "replay_buffer_class", "replay_buffer_kwargs", "_last_obs", "_last_original_obs",
-        "_graph", "_graph_rests_on", "_bounds", "_metrics",
+        "_graph", "_graph_rests_on", "_metrics",
     )  # fmt: skip
 
     def __init__(

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import stable_baselines3
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
@@ -42,7 +41,7 @@ class PPO(Learner, stable_baselines3.PPO):
         settings: As for Stable-Baselines3's PPO.
     """
 
-    RUNTIME = ("_descend", "_act", "_read", "_bounds", "rollout_buffer_class", "_last_obs")
+    RUNTIME = ("_descend", "_act", "_read", "rollout_buffer_class", "_last_obs")
 
     def __init__(
         self,
@@ -58,7 +57,6 @@ class PPO(Learner, stable_baselines3.PPO):
         self._act: Any = None
         self._read: Any = None
         """The policy's nets, compiled for all environments together and for no other number."""
-        self._bounds: tuple[Tensor, Tensor] | None = None
         super().__init__(*args, **settings)
 
     def _setup_model(self) -> None:
@@ -148,19 +146,6 @@ class PPO(Learner, stable_baselines3.PPO):
             if self._read is not None and len(seen) == self.n_envs:
                 return self._read(channels_first(seen))[1]
             return self.policy.predict_values(channels_first(seen)).flatten()
-
-    def _for_the_world(self, action: Tensor) -> Tensor:
-        """Actions as the environments take them: within their bounds."""
-        space = self.action_space
-        if not isinstance(space, spaces.Box):
-            return action
-        if self._bounds is None:
-            low, high = (torch.as_tensor(e, device=action.device) for e in (space.low, space.high))
-            self._bounds = (low, high)
-        low, high = self._bounds
-        if self.policy.squash_output:
-            return low + 0.5 * (action + 1.0) * (high - low)
-        return torch.maximum(torch.minimum(action, high), low)
 
     def _book_endings(self, rollouts: Rollouts) -> None:
         """Keep the books of the episodes that ended."""
