@@ -122,10 +122,12 @@ class PPO(Learner, stable_baselines3.PPO):
             # First, because it moves the weights to where they stay.
             self._gradient_step(self.rollout_buffer)  # type: ignore[arg-type]
             self._act = self._policy_step
-            if self.compiled and isinstance(self.policy, ActorCritic):
-                self._read = torch.compile(self.policy.read, dynamic=False)
-            if self.device.type == "cuda":
-                self._act = Captured(self._policy_step)
+            # Stable-Baselines3's own policies look at their numbers, which a capture forbids.
+            if isinstance(self.policy, ActorCritic):
+                if self.compiled:
+                    self._read = torch.compile(self.policy.read, dynamic=False)
+                if self.device.type == "cuda":
+                    self._act = Captured(self._policy_step)
         return self._act(seen)
 
     @torch.no_grad()

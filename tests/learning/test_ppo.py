@@ -92,3 +92,18 @@ def test_it_learns_to_stay_on_the_road(seed: int) -> None:
     model.learn(250_000, reset_num_timesteps=False)
     late = np.mean([info["r"] for info in model.ep_info_buffer])
     assert late > 3 * early and late > 100.0
+
+
+def test_values_of_what_was_cut_off_are_not_scaled_with_the_rewards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    env = world(4, max_steps=5)
+    model = PPO("MlpPolicy", env, n_steps=5, batch_size=10, n_epochs=1, gamma=0.5, seed=0,
+                scale_rewards=True)  # fmt: skip
+    monkeypatch.setattr(model, "_value", lambda seen: torch.full((len(seen),), 100.0))
+    model.learn(20)
+    rollouts = model.rollout_buffer
+    late = rollouts.truncated
+    assert late.sum() == 4  # nobody crashes within five steps
+    assert bool((rollouts.rewards[late] > 50.0).all()) and bool((rollouts.rewards[late] < 60).all())
+    assert bool((rollouts.rewards[~late].abs() < 10.0).all())

@@ -22,6 +22,8 @@ LEARNERS = {
             "--sac.normalise-observations"],
     "tqc": ["donkey-telemetry", "--timesteps", "1600", "--segment-steps", "400"],
     "dqn on CartPole-v1": ["CartPole-v1", "--timesteps", "1600", "--segment-steps", "400"],
+    "dqn that outgrows its replay": ["donkey-telemetry", "--timesteps", "1600",
+                                     "--segment-steps", "400", "--dqn.stack", "2"],
     "sac on pictures": ["donkey", "--timesteps", "800", "--segment-steps", "200",
                         "--sac.stack", "2", "--sac.shift", "2"],
 }  # fmt: skip
@@ -31,7 +33,8 @@ def words(name: str, folder: Path) -> list[str]:
     agent = name.split()[0]
     given = ["train", *LEARNERS[name], *COMMON, "--agent", agent, "--save-dir", str(folder)]
     if agent != "ppo":
-        for setting, value in SMALL_REPLAY.items():
+        size = {"replay-size": 160} if "outgrows" in name else {}
+        for setting, value in (SMALL_REPLAY | size).items():
             given += [f"--{agent}.{setting}", str(value)]
     return given
 
@@ -58,7 +61,7 @@ def test_a_killed_run_ends_like_one_that_never_stopped(name: str, tmp_path: Path
     draw = random.Random(name)
     killed = 0
     given = words(name, torn)
-    for _ in range(4):
+    for _ in range(3):
         run = start(given, log)
         try:
             # After the start-up, which takes most of so short a run.
@@ -68,7 +71,7 @@ def test_a_killed_run_ends_like_one_that_never_stopped(name: str, tmp_path: Path
             run.wait()
             killed += 1
         if (torn / "config.json").exists():
-            given = ["train", "--resume", str(torn), "--threads", "1"]
+            given = ["train", "--resume", str(torn)]
     whole(given, log)
     assert killed > 0, "the run was over before it could be killed"
     names = ["model/weights.safetensors", "best/state.safetensors"]
