@@ -138,6 +138,7 @@ def show(lines: Path, picture: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     rows = [json.loads(line) for line in lines.read_text().splitlines() if line.startswith("{")]
     cases = [case for case in CASES if any(row["case"] == case for row in rows)]
@@ -159,6 +160,8 @@ def show(lines: Path, picture: Path) -> None:
             seconds.append(f"{np.median([row['seconds'] for row in own]):.0f}")
         axis.set_title(case, fontsize=10)
         axis.set_xlabel("environment steps")
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+        axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1000:g}k")
         axis.legend(fontsize=8, frameon=False)
         axis.spines[["top", "right"]].set_visible(False)
         print(f"| {case} | {steps[-1]:,} | {' | '.join(cells)} | {' | '.join(seconds)} |")

@@ -198,8 +198,6 @@ class SACConfig(ReplayConfig):
 
     net: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of actor and critic."""
-    layer_norm: bool = True
-    """Normalise each hidden layer of the critics."""
     learn_entropy: bool = True
     """Learn the weight of the entropy, towards `target_entropy`; else it stays at `entropy`."""
     entropy: float = 0.1

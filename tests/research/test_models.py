@@ -59,7 +59,7 @@ VARIANTS: list[tuple[str, str, dict[str, Any]]] = [
     *((agent, "telemetry", {}) for agent in AGENTS),
     *((agent, "telemetry", {"normalise_observations": True, "stack": 2}) for agent in AGENTS),
     *((agent, "telemetry", {"layer_norm": True}) for agent in ("ppo", "dqn")),
-    ("sac", "telemetry", {"layer_norm": False}),
+    ("sac", "telemetry", {"layer_norm": True}),
     ("ppo", "telemetry", {"policy": "beta"}),
     ("ppo", "telemetry", {"policy": "squashed"}),
     *((agent, "camera", {"encoder": "small", "stack": 2}) for agent in AGENTS),
