@@ -1,5 +1,6 @@
 """SAC and TQC solve small problems, with the same settings."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -48,3 +49,4 @@ def test_it_learns_to_stay_on_the_road(kind: type[SACConfig], make: Callable[...
     model.learn(38_000, reset_num_timesteps=False)
     late = np.mean([info["r"] for info in model.ep_info_buffer])
     assert late > 3 * early and late > 100.0
+    assert math.isfinite(model.logger.name_to_value["debug/backup"])
