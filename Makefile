@@ -20,7 +20,7 @@ setup: $(STAMP)  ## make .venv with the command hotlap in it (nothing to do when
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hotlap needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make setup PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev,carracing,limit]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
 test: setup  ## the whole test suite

@@ -26,6 +26,7 @@ from hotlap.config.commands import (
     WatchConfig,
 )
 from hotlap.config.naming import nearest
+from hotlap.config.research import ChampionConfig, ResearchConfig
 from hotlap.config.training import EvaluateConfig, TrainConfig
 
 REFUSE_WORDS = (
@@ -40,8 +41,15 @@ REFUSE_WORDS = (
     "hotlap.learning.policy_choice",
     "hotlap.learning.zips",
     "hotlap.store.run_folder",
+    "hotlap.research.champions",
     "hotlap.research.commands",
+    "hotlap.research.earlier",
+    "hotlap.research.engines.ray_engine",
     "hotlap.research.models",
+    "hotlap.research.optimise",
+    "hotlap.research.overnight",
+    "hotlap.research.samplers",
+    "hotlap.research.space",
     "hotlap.research.trackers",
     "hotlap.research.worlds",
 )
@@ -100,6 +108,24 @@ def watch(cfg: WatchConfig) -> Answer:
     return commands.watch(cfg, cfg.trust)
 
 
+def research(cfg: ResearchConfig) -> Answer:
+    """Lead a study, and write its report."""
+    from hotlap.report.study_report import write_report
+    from hotlap.research import overnight
+
+    answer = overnight.research(cfg)
+    answer["report"] = str(write_report(cfg.folder))
+    print(f"report: {answer['report']}")
+    return answer
+
+
+def champion(cfg: ChampionConfig) -> Answer:
+    """Show the holder of the title."""
+    from hotlap.research import overnight
+
+    return overnight.champion(cfg)
+
+
 def bench_sim(cfg: BenchSimConfig) -> Answer:
     """Measure the simulator."""
     from hotlap.evaluation import sim_benchmark
@@ -138,6 +164,8 @@ class Verb:
 
 VERBS = {
     "train": Verb(TrainConfig, train, positional=("task",)),
+    "research": Verb(ResearchConfig, research, positional=("task",)),
+    "champion": Verb(ChampionConfig, champion, positional=("study",)),
     "evaluate": Verb(EvaluateConfig, evaluate, positional=("model",)),
     "tracks": Verb(TracksConfig, tracks, positional=("names",)),
     "watch": Verb(WatchConfig, watch, positional=("model",)),

@@ -22,6 +22,8 @@ class EvaluationConfig:
     """Begin at the track's own start poses at rest, or anywhere on it, rolling."""
     deterministic: bool = True
     """Take the best action instead of drawing one."""
+    reward: str | None = None
+    """Named reward that is counted; none is the one that was trained with."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be judged."""

@@ -78,6 +78,8 @@ class TrainConfig(Command):
     """Also report to wandb, trackio or mlflow; each needs its package."""
     evaluation_start: Literal["line", "random"] = "random"
     """Where judged episodes begin: at rest on the line, or anywhere on the track, rolling."""
+    evaluation_reward: str | None = None
+    """Named reward that judged episodes count; none is the one trained with."""
     rollback: RollbackConfig = field(default_factory=RollbackConfig)
     """What is done after a collapse."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
@@ -170,7 +172,11 @@ class TrainConfig(Command):
             device=device,
             threads=self.threads,
             compiled=compiled and settings is not None,
-            evaluation=EvaluationConfig(episodes=self.eval_episodes, start=self.evaluation_start),
+            evaluation=EvaluationConfig(
+                episodes=self.eval_episodes,
+                start=self.evaluation_start,
+                reward=self.evaluation_reward,
+            ),
             rollback=self.rollback,
             init_from=self.init_from,
         )
@@ -179,7 +185,7 @@ class TrainConfig(Command):
         """Stop at what has no meaning in an environment that is not ours."""
         usual = TrainConfig()
         for name in ("track", "preset", "reward_shaping", "actions", "n_steer", "n_throttle",
-                     "evaluation_start", "video"):  # fmt: skip
+                     "evaluation_start", "evaluation_reward", "video"):  # fmt: skip
             if getattr(self, name) != getattr(usual, name):
                 raise ValueError(
                     f"--{name.replace('_', '-')} is for hotlap's own tasks, and "
@@ -203,7 +209,7 @@ class TrainConfig(Command):
         """Settings of one of our tasks: its preset's, then what was set here."""
         kind, preset = known
         if kind is TagConfig:
-            for name in ("track", "reward_shaping"):
+            for name in ("track", "reward_shaping", "evaluation_reward"):
                 if getattr(self, name):
                     raise ValueError(f"--{name.replace('_', '-')} is for donkey tasks only")
             return TagConfig() if self.preset == "auto" else load_preset(TagConfig, self.preset)

@@ -165,7 +165,9 @@ def _evaluate_here(
     if not isinstance(run.settings, DonkeyConfig):
         _refuse_roads(config, run.task)
     tracks = config.track or tracks_of(run)
-    changed = {"tracks": tracks, "start": asked.start} if tracks else {}
+    changed: dict[str, Any] = {"tracks": tracks, "start": asked.start} if tracks else {}
+    if tracks and run.evaluation.reward is not None:
+        changed["reward"] = run.evaluation.reward
     driver = model.driver(asked.deterministic)
     make = make_judged_env(run, **changed)
     result, drives = judge_drives(driver, make, tracks, asked, keep=config.plot is not None)

@@ -90,8 +90,7 @@ class Run:
         """First row and end of what each segment added to a replay."""
         self._judged_env: Any = None
         if config.settings is not None:
-            changed = {"start": config.evaluation.start} if tracks_of(config) else {}
-            self._judged_env = make_judged_env(config, **changed)
+            self._judged_env = make_judged_env(config, **_judged_otherwise(config))
         if not self._resume() and config.init_from is not None:
             model = open_model(config.init_from, config.device, trust)
             load_weights(self.learner.policy, model.policy.state_dict(), config.init_from)
@@ -286,6 +285,15 @@ class Run:
         began = time.monotonic()
         yield
         self.progress.spend(on, time.monotonic() - began)
+
+
+def _judged_otherwise(config: RunConfig) -> dict[str, Any]:
+    """Settings of the task that differ between training and judging."""
+    if not tracks_of(config):
+        return {}
+    counted = config.evaluation.reward
+    changed: dict[str, Any] = {"start": config.evaluation.start}
+    return changed if counted is None else changed | {"reward": counted}
 
 
 def describe(config: RunConfig) -> str:

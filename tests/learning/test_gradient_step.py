@@ -29,13 +29,8 @@ def steps(module: Fit, compiled: bool, count: int, device: str) -> tuple[list[Te
     optimiser = torch.optim.Adam(module.parameters(), lr=1e-2, eps=1e-5)
     draw = torch.Generator().manual_seed(0)
     x, y = torch.randn(64, 3, generator=draw), torch.randn(64, generator=draw)
-    descend = GradientStep(
-        module,
-        optimiser,
-        0.5,
-        compiled,
-        lambda chosen: (x.to(device)[chosen], y.to(device)[chosen]),
-    )
+    x, y = x.to(device), y.to(device)  # before the capture, which cannot copy from a CPU
+    descend = GradientStep(module, optimiser, 0.5, compiled, lambda chosen: (x[chosen], y[chosen]))
     told = torch.zeros(0)
     for count_made in range(count):
         optimiser.param_groups[0]["lr"] = 1e-2 / (1 + count_made)

@@ -1,0 +1,579 @@
+"""A Gaussian process that says what a configuration would score, and how sure that is.
+
+    n      configurations that were tried, d dimensions of the space
+    point  a configuration as coordinates (see `space`), (d,)
+    z      outcomes as the process sees them: standardised, and bad ones drawn together
+    w      inverse squared length scales, one per dimension: how much a coordinate counts
+    q      squared distance of two points, sum over dimensions of w (x - x')²; for a choice the
+           difference is 0 or 1 (Hamming)
+
+The covariance of two outcomes is `signal` x Matern-5/2 of their distance. A configuration that ran
+n_i times stands in it once, with its mean and noise variance `noise` / n_i; how its runs differ
+among themselves tells the noise too. Everything is a function of the data alone: a fit starts
+from fixed places (and, where there are many configurations, from the fit of a part of them), never
+from an earlier fit, so a study that is stopped and taken up again goes on as if it had not been.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, lapack, solve_triangular
+from scipy.optimize import minimize
+
+Array = NDArray[np.float64]
+
+SMALLEST_NOISE = 1e-6
+"""Least noise variance beside outcomes of variance 1; keeps nearly equal points apart."""
+FULL_FIT = 320
+"""Most configurations whose likelihood is climbed as a whole; of more, a part is taken."""
+FIRST_FIT = 100
+"""Configurations in the first, cheap fit, from which the whole one starts."""
+MOST_POINTS = 1000
+"""Most configurations a surrogate holds; of more, the best and an even share of the rest."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How far points are from each other, dimension by dimension.
+
+    A coordinate that counts only sometimes lies on an arc, and where it does not count, in the
+    middle of that arc's circle: equally far from every place where it does. Were it left at 0.5,
+    the ends of the range would look less known than its middle, and be tried first.
+    """
+
+    choices: NDArray[np.bool_]
+    """Which coordinates are choices, (d,)."""
+    conditions: tuple[tuple[tuple[int, tuple[float, ...]], ...], ...]
+    """For each dimension the columns it hangs on, each with the coordinates it must have."""
+
+    @cached_property
+    def owners(self) -> NDArray[np.intp]:
+        """The dimension of each feature, (f,): one for each, two for an arc."""
+        arcs = [bool(c) and not choice for c, choice in zip(self.conditions, self.choices)]
+        return np.repeat(np.arange(len(arcs)), np.where(arcs, 2, 1))
+
+    @cached_property
+    def hamming(self) -> NDArray[np.bool_]:
+        """Which features differ by 0 or 1, (f,)."""
+        return np.asarray(self.choices[self.owners])
+
+    def active(self, points: Array) -> NDArray[np.bool_]:
+        """Which coordinates count, (m, d)."""
+        counts = np.ones(points.shape, dtype=bool)
+        for column, condition in enumerate(self.conditions):
+            for parent, allowed in condition:
+                near = np.abs(points[:, [parent]] - np.array(allowed)) < 1e-9
+                counts[:, column] &= counts[:, parent] & near.any(axis=1)
+        return counts
+
+    def features(self, points: Array) -> Array:
+        """Points as features, (m, f)."""
+        return self._embed(points, sloped=False)
+
+    def slopes(self, points: Array) -> Array:
+        """Derivative of each feature by its own coordinate, (m, f); 0 for choices."""
+        return self._embed(points, sloped=True)
+
+    def _embed(self, points: Array, sloped: bool) -> Array:
+        plain = np.where(self.choices, 0.0, 1.0) + np.zeros_like(points) if sloped else points
+        features = plain[:, self.owners]
+        if not any(self.conditions):
+            return features
+        counts = self.active(points)
+        place = 0
+        for column, condition in enumerate(self.conditions):
+            if condition and self.choices[column]:
+                if not sloped:
+                    features[:, place] = np.where(counts[:, column], points[:, column], -1.0)
+            elif condition:
+                angle = points[:, column] / ARC_RADIUS
+                size = counts[:, column] * (1.0 if sloped else ARC_RADIUS)
+                pair = (-np.sin(angle), np.cos(angle)) if sloped else (np.cos(angle), np.sin(angle))
+                features[:, place], features[:, place + 1] = size * pair[0], size * pair[1]
+                place += 1
+            place += 1
+        return features
+
+
+ARC_RADIUS = 0.5
+"""Distance of a coordinate that counts from its place where it does not."""
+
+
+@dataclass(frozen=True)
+class Observations:
+    """What was seen, by configuration."""
+
+    points: Array
+    """(n, d)"""
+    geometry: Geometry
+    means: Array
+    """Mean of the finite scores of each configuration, (n,); NaN where there is none."""
+    counts: Array
+    """Number of finite scores, (n,)."""
+    failures: Array
+    """Number of runs without a score, (n,)."""
+    squares: float = 0.0
+    """Squared differences of the scores from the mean of their configuration, summed over all."""
+    freedom: int = 0
+    """Number of scores beyond the first of each configuration."""
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def part(self, rows: NDArray[np.intp]) -> "Observations":
+        """Some of the configurations; what was learnt of the noise stays."""
+        return Observations(
+            self.points[rows],
+            self.geometry,
+            self.means[rows],
+            self.counts[rows],
+            self.failures[rows],
+            self.squares,
+            self.freedom,
+        )
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """What a fit chooses, for standardised outcomes."""
+
+    weights: Array
+    """w, (d,)."""
+    signal: float
+    """Variance of the scores over configurations far from each other."""
+    noise: float
+    """Variance of one run about the mean of its configuration."""
+
+    @property
+    def scales(self) -> Array:
+        """Length scales: how far a coordinate must move for the score to change much."""
+        return 1.0 / np.sqrt(self.weights)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How scores become outcomes: `z = (warp((score - middle) / spread) - shift) / unit`.
+
+    The warp is the identity down to one spread below the median and a logarithm from there: regions
+    that are bad may differ by orders of magnitude, which says nothing about where the best one lies.
+    """
+
+    middle: float
+    spread: float
+    shift: float
+    unit: float
+
+    def to_outcomes(self, scores: Array) -> Array:
+        """Outcomes of scores."""
+        return (_warp((scores - self.middle) / self.spread) - self.shift) / self.unit
+
+    @property
+    def size(self) -> float:
+        """Score units per unit of outcome, where the warp is the identity."""
+        return self.spread * self.unit
+
+    def to_scores(self, outcomes: Array) -> Array:
+        """Scores of outcomes, straight on where the warp is none."""
+        return self.middle + self.spread * (self.shift + self.unit * outcomes)
+
+
+def _warp(values: Array) -> Array:
+    """The identity down to -1, a logarithm below, smooth where they meet."""
+    return np.where(values < -1.0, -1.0 - np.log1p(np.maximum(-1.0 - values, 0.0)), values)
+
+
+def scale_of(means: Array) -> Scale:
+    """The scale for these means of configurations, all finite."""
+    middle = float(np.median(means))
+    tiny = 1e-9 * max(1.0, float(np.max(np.abs(means))))
+    # What lies further below the median than three times the best lies above it is an outlier, and
+    # would set the unit for all.
+    lowest = middle - 3.0 * max(float(np.max(means)) - middle, tiny)
+    spread = float(np.std(np.maximum(means, lowest)))
+    if spread <= tiny:
+        spread = float(np.std(means))
+    if spread <= tiny:
+        return Scale(middle, 1.0, 0.0, 1.0)
+    warped = _warp((means - middle) / spread)
+    return Scale(middle, spread, float(np.mean(warped)), float(np.std(warped)))
+
+
+def matern(q: Array) -> tuple[Array, Array]:
+    """Matern-5/2 correlation at squared distance q, and its derivative by q."""
+    a = np.sqrt(5.0 * q)
+    decay = np.exp(-a)
+    slope = (-5.0 / 6.0) * (1.0 + a) * decay
+    return (1.0 + a + (a * a) / 3.0) * decay, slope
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is believed of hyperparameters before there is data.
+
+    Length scales and noise are log-normal; the signal's variance is Gamma(2, 1) distributed, with
+    its mode at the variance of standardised outcomes.
+    """
+
+    scale: float = 0.5
+    """Middle length scale; 1 is the whole range of a dimension."""
+    scale_spread: float = 1.0
+    """Standard deviation of its logarithm."""
+    noise: float = 1e-3
+    """Middle noise variance."""
+    noise_spread: float = 2.0
+    """Standard deviation of its logarithm."""
+
+    def log_density(self, theta: Array) -> tuple[float, Array]:
+        """Up to a constant, and its gradient, at (log w, log signal, log noise)."""
+        middles = np.full(len(theta), -2.0 * math.log(self.scale))
+        spreads = np.full(len(theta), 2.0 * self.scale_spread)
+        middles[-1], spreads[-1] = math.log(self.noise), self.noise_spread
+        away = (theta - middles) / spreads
+        away[-2] = 0.0
+        slope = -away / spreads
+        signal = math.exp(theta[-2])
+        slope[-2] = 1.0 - signal
+        return float(-0.5 * away @ away + theta[-2] - signal), slope
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Log likelihood of outcomes under hyperparameters, with its gradient."""
+
+    outcomes: Array
+    """z, (n,)"""
+    counts: Array
+    """Runs behind each, (n,)."""
+    pairs: Array
+    """Squared differences of every pair, row after row of the lower triangle, (d, n(n-1)/2)."""
+    squares: float
+    """Squared differences of runs from the mean of their configuration, in outcome units."""
+    freedom: int
+
+    @cached_property
+    def _places(self) -> NDArray[np.intp]:
+        n = len(self.outcomes)
+        rows, columns = np.tril_indices(n, -1)
+        return rows * n + columns
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        """At (log w, log signal, log noise); minus infinity where it cannot be worked out."""
+        n = len(self.outcomes)
+        weights, signal, noise = np.exp(theta[:-2]), math.exp(theta[-2]), math.exp(theta[-1])
+        correlation, slope = matern(weights @ self.pairs)
+        covariance = np.zeros((n, n))
+        flat = covariance.reshape(-1)
+        flat[self._places] = signal * correlation
+        flat[:: n + 1] = signal + noise / self.counts + 1e-10
+        # The lower triangle of a C array is the upper one of the same memory in LAPACK's order.
+        root, problem = lapack.dpotrf(covariance.T, lower=0, overwrite_a=1, clean=0)
+        if problem:
+            return -math.inf, np.zeros_like(theta)
+        alpha, _ = lapack.dpotrs(root, self.outcomes, lower=0)
+        log_root = float(np.log(np.diagonal(root)).sum())
+        inverse, _ = lapack.dpotri(root, lower=0, overwrite_c=1)
+        value = -0.5 * float(self.outcomes @ alpha) - log_root
+        # Of G = K⁻¹ - alpha alphaᵀ: minus half its product with dK is the gradient.
+        g = (inverse.T - np.outer(alpha, alpha)).reshape(-1)
+        lower, diagonal = g[self._places], g[:: n + 1]
+        gradient = np.empty_like(theta)
+        gradient[:-2] = -signal * weights * (self.pairs @ (lower * slope))
+        gradient[-2] = -signal * (float(lower @ correlation) + 0.5 * float(diagonal.sum()))
+        gradient[-1] = -0.5 * noise * float(diagonal @ (1.0 / self.counts))
+        # Replicates: their squares are noise x chi-squared.
+        value -= 0.5 * (self.freedom * theta[-1] + self.squares / noise)
+        gradient[-1] -= 0.5 * (self.freedom - self.squares / noise)
+        return value, gradient
+
+
+@dataclass(frozen=True)
+class FitCheck:
+    """How well each configuration is foretold from all others."""
+
+    error: float
+    """Root mean square error of the leave-one-out predictions, over that of the plain mean."""
+    surprise: float
+    """Root mean square of the errors, each over the standard deviation that was foretold."""
+    good: bool
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """What is known of the score at every point, in units of the score.
+
+    Standard deviations are of the mean score of a configuration; a single run differs from it by
+    `noise` more. Far below the median score, figures are drawn together (see `Scale`).
+    """
+
+    points: Array
+    geometry: Geometry
+    outcomes: Array
+    counts: Array
+    hyperparameters: Hyperparameters
+    scale: Scale
+    root: Array
+    """Lower Cholesky factor of the covariance of the outcomes."""
+    alpha: Array
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of one run about the mean of its configuration."""
+        return math.sqrt(self.hyperparameters.noise) * self.scale.size
+
+    @cached_property
+    def inverse(self) -> Array:
+        """Inverse covariance of the outcomes."""
+        return np.asarray(cho_solve((self.root, True), np.eye(len(self.points))))
+
+    def predict(self, points: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation at points (m, d)."""
+        covariance, _ = self._covariance(points)
+        mean = covariance @ self.alpha
+        variance = self.hyperparameters.signal - np.einsum(
+            "ij,ij->i", covariance @ self.inverse, covariance
+        )
+        return self.scale.to_scores(mean), np.sqrt(self._at_least(variance)) * self.scale.size
+
+    def predict_with_slopes(self, points: Array) -> tuple[Array, Array, Array, Array]:
+        """As `predict`, with the gradients (m, d) of both by the numeric coordinates."""
+        covariance, slope = self._covariance(points)
+        solved = covariance @ self.inverse
+        mean = covariance @ self.alpha
+        variance = self.hyperparameters.signal - np.einsum("ij,ij->i", solved, covariance)
+        sd = np.sqrt(self._at_least(variance))
+        mean_slope = self._chain(slope * self.alpha, points)
+        sd_slope = -self._chain(slope * solved, points) / sd[:, None]
+        size = self.scale.size
+        return self.scale.to_scores(mean), sd * size, mean_slope * size, sd_slope * size
+
+    def joint(self, points: Array) -> tuple[Array, Array]:
+        """Mean (m,) and covariance (m, m) at points (m, d)."""
+        covariance, _ = self._covariance(points)
+        mean = self.scale.to_scores(covariance @ self.alpha)
+        half = solve_triangular(self.root, covariance.T, lower=True)
+        features = self.geometry.features(points)
+        q = weighted_distances(features, features, self._weights, self.geometry.hamming)
+        among = self.hyperparameters.signal * matern(q)[0] - half.T @ half
+        return mean, among * self.scale.size**2
+
+    def draw(self, points: Array, count: int, rng: np.random.Generator) -> Array:
+        """Score functions that may be the true one, at points (m, d): (count, m)."""
+        mean, covariance = self.joint(points)
+        root, _ = cholesky(covariance)
+        return mean + rng.standard_normal((count, len(points))) @ root.T
+
+    def with_pending(self, points: Array) -> "Surrogate":
+        """As if points (m, d) had run and scored just what is expected of them."""
+        if not len(points):
+            return self
+        covariance, _ = self._covariance(points)
+        return condition(
+            np.concatenate([self.points, points]),
+            self.geometry,
+            np.concatenate([self.outcomes, covariance @ self.alpha]),
+            np.concatenate([self.counts, np.ones(len(points))]),
+            self.hyperparameters,
+            self.scale,
+        )
+
+    @cached_property
+    def check(self) -> FitCheck:
+        """The fit put to the test, each configuration left out in turn."""
+        n = len(self.points)
+        if n < 8:
+            return FitCheck(1.0, 1.0, True, "too few configurations to put the fit to the test")
+        precision = np.diagonal(self.inverse)
+        errors = self.alpha / precision
+        plain = (self.outcomes - self.outcomes.mean()) * n / (n - 1)
+        error = float(np.sqrt(np.mean(errors**2) / max(np.mean(plain**2), 1e-12)))
+        surprise = float(np.sqrt(np.mean(errors**2 * precision)))
+        good = error <= 1.15 and surprise <= 3.0
+        verdict = (
+            "the fit foretells configurations left out"
+            if good
+            else "the fit foretells badly, observed means are used instead"
+        )
+        return FitCheck(
+            error,
+            surprise,
+            good,
+            f"{verdict}: error {error:.2f} of that of the plain mean, {surprise:.1f} standard "
+            "deviations",
+        )
+
+    @cached_property
+    def _features(self) -> Array:
+        return self.geometry.features(self.points)
+
+    @cached_property
+    def _weights(self) -> Array:
+        """w by feature, (f,)."""
+        return np.asarray(self.hyperparameters.weights[self.geometry.owners])
+
+    def _covariance(self, points: Array) -> tuple[Array, Array]:
+        """Covariance with what was seen, and its derivative by q; (m, n) each."""
+        features = self.geometry.features(points)
+        q = weighted_distances(features, self._features, self._weights, self.geometry.hamming)
+        correlation, slope = matern(q)
+        return self.hyperparameters.signal * correlation, self.hyperparameters.signal * slope
+
+    def _chain(self, by_q: Array, points: Array) -> Array:
+        """Sum over what was seen of a derivative by q times dq/dx, (m, d)."""
+        features = self.geometry.features(points)
+        inner = features * by_q.sum(axis=1, keepdims=True) - by_q @ self._features
+        inner *= 2.0 * self._weights * self.geometry.slopes(points)
+        starts = np.flatnonzero(np.diff(self.geometry.owners, prepend=-1))
+        return np.asarray(np.add.reduceat(inner, starts, axis=1))
+
+    def _at_least(self, variance: Array) -> Array:
+        """Rounding may leave a variance at or below nothing."""
+        return np.maximum(variance, 1e-12 * self.hyperparameters.signal)
+
+
+def weighted_distances(a: Array, b: Array, weights: Array, hamming: NDArray[np.bool_]) -> Array:
+    """q between features, (len(a), len(b)).
+
+    Numbers go through one matrix product; what it loses to rounding, about 1e-15, is
+    below the jitter.
+    """
+    numeric = ~hamming
+    roots = np.sqrt(weights[numeric])
+    u, v = a[:, numeric] * roots, b[:, numeric] * roots
+    q = (u * u).sum(axis=1)[:, None] + (v * v).sum(axis=1)[None, :] - 2.0 * (u @ v.T)
+    for column in np.flatnonzero(hamming):
+        q += weights[column] * (np.abs(a[:, [column]] - b[None, :, column]) > 0.5)
+    return np.maximum(q, 0.0)
+
+
+def pair_differences(points: Array, geometry: Geometry) -> Array:
+    """Squared differences of every pair by dimension: lower triangle by rows, (d, n(n-1)/2)."""
+    features = geometry.features(points).T
+    rows, columns = np.tril_indices(len(points), -1)
+    pairs = (features[:, rows] - features[:, columns]) ** 2
+    pairs[geometry.hamming] = pairs[geometry.hamming] > 0.25
+    starts = np.flatnonzero(np.diff(geometry.owners, prepend=-1))
+    return np.asarray(np.add.reduceat(pairs, starts, axis=0))
+
+
+def cholesky(matrix: Array) -> tuple[Array, float]:
+    """Lower factor of a covariance and the jitter it took, raised until there is one."""
+    size = float(np.mean(np.diagonal(matrix))) or 1.0
+    jitter = 0.0
+    for power in range(-12, 1):
+        root, problem = lapack.dpotrf(matrix + jitter * np.eye(len(matrix)), lower=1, clean=1)
+        if not problem and np.isfinite(root).all():
+            return np.asarray(root), jitter
+        jitter = size * 10.0**power
+    raise ArithmeticError("a covariance has no Cholesky factor; look for NaN among the points")
+
+
+def condition(
+    points: Array,
+    geometry: Geometry,
+    outcomes: Array,
+    counts: Array,
+    hyperparameters: Hyperparameters,
+    scale: Scale,
+) -> Surrogate:
+    """The surrogate with these hyperparameters, given outcomes."""
+    features = geometry.features(points)
+    weights = hyperparameters.weights[geometry.owners]
+    q = weighted_distances(features, features, weights, geometry.hamming)
+    np.fill_diagonal(q, 0.0)
+    covariance = hyperparameters.signal * matern(q)[0]
+    covariance[np.diag_indices(len(points))] += hyperparameters.noise / counts
+    root, _ = cholesky(covariance)
+    alpha = np.asarray(cho_solve((root, True), outcomes))
+    return Surrogate(points, geometry, outcomes, counts, hyperparameters, scale, root, alpha)
+
+
+def fit(seen: Observations, prior: Prior | None = None) -> Surrogate:
+    """The surrogate with the most probable hyperparameters for what was seen."""
+    if not len(seen):
+        raise ValueError("a surrogate needs at least one configuration that ran")
+    seen = seen.part(most_telling(seen, MOST_POINTS))
+    scale = scale_of(seen.means[seen.counts > 0]) if seen.counts.any() else Scale(0, 1, 0, 1)
+    outcomes, counts = outcomes_of(seen, scale)
+    prior = prior or Prior()
+    theta = _climb_from_parts(seen, outcomes, counts, scale, prior)
+    hyperparameters = Hyperparameters(np.exp(theta[:-2]), math.exp(theta[-2]), math.exp(theta[-1]))
+    return condition(seen.points, seen.geometry, outcomes, counts, hyperparameters, scale)
+
+
+def outcomes_of(seen: Observations, scale: Scale) -> tuple[Array, Array]:
+    """Outcomes (n,) and how many runs stand behind each, (n,).
+
+    A run without a score counts as the worst outcome there is: bad enough to keep out of a corner
+    that crashes, and no worse than what the surrogate has to explain anyway.
+    """
+    scored = seen.counts > 0
+    own = scale.to_outcomes(np.where(scored, seen.means, scale.middle))
+    worst = float(own[scored].min()) if scored.any() else -1.0
+    runs = seen.counts + seen.failures
+    return (own * seen.counts + worst * seen.failures) / runs, runs
+
+
+def most_telling(seen: Observations, most: int) -> NDArray[np.intp]:
+    """Rows of at most so many configurations: the best half, and an even share of the others."""
+    n = len(seen)
+    if n <= most:
+        return np.arange(n)
+    ranked = np.argsort(-np.where(np.isnan(seen.means), -np.inf, seen.means), kind="stable")
+    best, rest = ranked[: most // 2], np.sort(ranked[most // 2 :])
+    spread = rest[np.linspace(0, len(rest) - 1, most - len(best)).round().astype(int)]
+    return np.sort(np.concatenate([best, spread]))
+
+
+def _climb_from_parts(
+    seen: Observations, outcomes: Array, counts: Array, scale: Scale, prior: Prior
+) -> Array:
+    """The most probable (log w, log signal, log noise)."""
+    d = seen.points.shape[1]
+    squares = seen.squares / scale.size**2
+
+    def likelihood(rows: NDArray[np.intp]) -> Likelihood:
+        pairs = pair_differences(seen.points[rows], seen.geometry)
+        return Likelihood(outcomes[rows], counts[rows], pairs, squares, seen.freedom)
+
+    first = most_telling(seen, FIRST_FIT)
+    small = likelihood(first)
+    usual = np.full(d, -2.0 * math.log(prior.scale))
+    starts = [
+        np.concatenate([usual, [0.0, math.log(prior.noise)]]),
+        np.concatenate([usual, [math.log(0.5), math.log(0.3)]]),
+    ]
+    ends = [_climb(small, prior, start, 60) for start in starts]
+    theta = max(ends, key=lambda end: end[0])[1]
+    if len(seen) > len(first):
+        whole = most_telling(seen, FULL_FIT)
+        theta = _climb(likelihood(whole), prior, theta, 12)[1]
+    return theta
+
+
+def _climb(
+    likelihood: Likelihood, prior: Prior, start: Array, iterations: int
+) -> tuple[float, Array]:
+    """Log posterior and place of the top that is reached from a start."""
+
+    def descend(theta: Array) -> tuple[float, Array]:
+        value, slope = likelihood(theta)
+        if not math.isfinite(value):
+            return 1e10, np.zeros_like(theta)
+        belief, pull = prior.log_density(theta)
+        return -(value + belief), -(slope + pull)
+
+    bounds = [(-10.0, 10.0)] * (len(start) - 2)
+    bounds += [(math.log(1e-3), math.log(1e3)), (math.log(SMALLEST_NOISE), math.log(1e2))]
+    found = minimize(
+        descend,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": iterations, "ftol": 1e-7, "gtol": 1e-3},
+    )
+    return -float(found.fun), np.asarray(found.x)

@@ -1,0 +1,162 @@
+"""A recorded landscape: what many configurations really scored, each with many seeds.
+
+Whole studies are replayed on it in seconds, where training would take days. A study may ask only
+for configurations of the table; every query reveals the score of one more seed of a configuration.
+The seeds are parted: some are for tuning, and what is chosen in the end is judged on the others,
+which no study has seen.
+
+    scores    (configurations, seeds); a run that failed is NaN
+    quality   mean score on unseen seeds, with 0 for the average configuration and 1 for the best
+    optimism  claimed score - score on unseen seeds, on the same scale
+"""
+
+import gzip
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.research.space import Params, SearchSpace, make_space
+
+DEFAULT = Path(__file__).parent / "data" / "landscape.json.gz"
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """A table of configurations and what each scored with every seed."""
+
+    space: SearchSpace
+    configs: tuple[Params, ...]
+    scores: NDArray[np.float64]
+    """(configurations, seeds); NaN where a run failed."""
+    seconds: NDArray[np.float64]
+    """How long each run took, of the same shape."""
+    command: str = ""
+    """What made it."""
+    tuning_share: float = 0.6
+    """Share of the seeds that a study may ask for."""
+
+    @cached_property
+    def points(self) -> NDArray[np.float64]:
+        """The configurations as points of the space, (configurations, dimensions)."""
+        return np.array([self.space.encode(params) for params in self.configs])
+
+    @cached_property
+    def counted(self) -> NDArray[np.float64]:
+        """The scores with that of a failed run as low as the lowest there is."""
+        return np.where(np.isfinite(self.scores), self.scores, np.nanmin(self.scores))
+
+    @property
+    def tuning_seeds(self) -> int:
+        """How many seeds a study may ask for."""
+        return round(self.tuning_share * self.scores.shape[1])
+
+    def scaled(self, score: float) -> float:
+        """A score with 0 for the average configuration and 1 for the best one."""
+        means = self.counted.mean(axis=1)
+        return float((score - means.mean()) / (means.max() - means.mean()))
+
+
+class Replay:
+    """One study on a landscape: which seeds are open to it, and what it has seen."""
+
+    def __init__(self, landscape: Landscape, seed: int) -> None:
+        self.landscape = landscape
+        rng = np.random.default_rng([seed, 0x7AB1E])
+        count, seeds = landscape.scores.shape
+        # Every replay parts the seeds anew: a few unseen seeds alone would judge with luck.
+        parted = rng.permutation(seeds)
+        self._open = [list(rng.permutation(parted[: landscape.tuning_seeds])) for _ in range(count)]
+        self._unseen = parted[landscape.tuning_seeds :]
+        self.runs: list[tuple[int, float | None]] = []
+        """Every query: number of the configuration, and its score or None for a failed run."""
+
+    @property
+    def open(self) -> NDArray[np.intp]:
+        """Numbers of the configurations that have a seed left."""
+        return np.flatnonzero([len(seeds) > 0 for seeds in self._open])
+
+    def query(self, config: int, seed: int | None = None) -> float | None:
+        """Reveal one unused seed of a configuration, whichever comes next unless one is named."""
+        if not self._open[config]:
+            raise ValueError(f"configuration {config} has no unused tuning seed left")
+        if seed is None:
+            seed = self._open[config].pop()
+        else:
+            self._open[config].remove(seed)
+        score = float(self.landscape.scores[config, seed])
+        self.runs.append((config, score if math.isfinite(score) else None))
+        return self.runs[-1][1]
+
+    def seeds_left(self, config: int) -> list[int]:
+        """The tuning seeds of a configuration that were not asked for yet."""
+        return [int(seed) for seed in self._open[config]]
+
+    def judged(self, config: int) -> float:
+        """Mean score of a configuration on the unseen seeds."""
+        return float(self.landscape.counted[config, self._unseen].mean())
+
+    def quality(self, config: int) -> float:
+        """That score with 0 for the average configuration and 1 for the best."""
+        return self.landscape.scaled(self.judged(config))
+
+    def optimism(self, config: int, claimed: float) -> float:
+        """How much more was claimed than the unseen seeds say, on the same scale."""
+        return self.landscape.scaled(claimed) - self.quality(config)
+
+
+def load_landscape(path: Path = DEFAULT) -> Landscape:
+    """Read a recorded landscape, JSON or gzipped JSON."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path}: there is no such landscape; name a file with the keys space, configs, scores"
+        ) from None
+    try:
+        table = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+        scores = _numbers(table["scores"])
+        landscape = Landscape(
+            make_space(table["space"], str(path)),
+            tuple(table["configs"]),
+            scores,
+            _numbers(table["seconds"]) if "seconds" in table else np.full(scores.shape, math.nan),
+            str(table.get("command", "")),
+        )
+    except (KeyError, TypeError, OSError, EOFError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: not a landscape: {type(error).__name__}: {error}") from None
+    _check(landscape, path)
+    return landscape
+
+
+def write_landscape(path: Path, table: dict[str, Any]) -> None:
+    """Write a landscape's table: space, command, configs, scores, seconds; None is a failed run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(table, allow_nan=False, separators=(",", ":"))
+    # No time stamp, so that the same table is the same file.
+    path.write_bytes(
+        gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode()
+    )
+
+
+def _numbers(rows: list[list[float | None]]) -> NDArray[np.float64]:
+    return np.array([[math.nan if v is None else float(v) for v in row] for row in rows])
+
+
+def _check(landscape: Landscape, path: Path) -> None:
+    shape = landscape.scores.shape
+    if len(shape) != 2 or shape[0] != len(landscape.configs) or landscape.seconds.shape != shape:
+        raise ValueError(
+            f"{path}: expected a score and seconds for each of {len(landscape.configs)} "
+            f"configurations and every seed, found shapes {shape} and {landscape.seconds.shape}"
+        )
+    if not 0 < landscape.tuning_seeds < shape[1]:
+        raise ValueError(f"{path}: {shape[1]} seeds cannot be parted in tuning and unseen ones")
+    for number, params in enumerate(landscape.configs):
+        if problem := landscape.space.problem(params):
+            raise ValueError(f"{path}: configuration {number}: {problem}")

@@ -1,0 +1,328 @@
+"""The night: runs a study's trials on an engine until there is a reason to stop.
+
+Nothing that a trial does ends it: a crash, a hang, too much memory, a vanished simulator are
+results like any other. A full disk is waited for. Killed itself at any moment, it is started again
+by the same command: trials that were under way are taken up, finished ones are never run twice.
+"""
+
+import errno
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hotlap.research.engines.job import Engine, Job, Outcome, read_result
+from hotlap.research.publishing import Publisher
+from hotlap.research.study import Finish, Plan, Study
+from hotlap.research.trial import TRIAL
+from hotlap.store.atomic import make_folder, write_file
+from hotlap.store.ledger import Ledger
+
+Result = TypeVar("Result")
+
+ATTEMPTS = 10
+"""Times that a trial is begun before it is given up."""
+CLOSING_TIME = 0.85
+"""Share of the hours after which only the best run again."""
+FREE = 200_000_000
+"""Bytes that must be free before a run begins."""
+PATIENCE = 600.0
+"""Seconds that a full disk is waited for."""
+SPENT = ("checkpoints", "replay", "best", "tensorboard")
+"""What a finished run needs no longer."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def patiently(action: Callable[[], Result]) -> Result:
+    """Do what writes, and where the disk is full wait until it is not."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return action()
+        except OSError as error:
+            if error.errno not in FULL or time.monotonic() > end:
+                raise
+            print(f"the disk is full ({error.filename}); waiting for room", flush=True)
+            time.sleep(2.0)
+
+
+class PatientBook:
+    """A ledger whose writer waits for room instead of failing."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def records(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """All records, or those of one kind, in order."""
+        return self.ledger.records(kind)
+
+    def append(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Write one down, now or when there is room."""
+        return patiently(lambda: self.ledger.append(kind, **fields))
+
+
+class Night:
+    """Leads a study through its trials.
+
+    Args:
+        study: The study.
+        folder: Its folder.
+        engine: Who runs the trials.
+        command: The command of a trial, without its folder.
+        limits: `time_limit`, `memory_limit` and `heartbeat_limit` of a `Job`, and its `gpu`.
+        settings: What is the same in all trials, for their trial.json.
+        say: Where a person is told.
+        publisher: Who pushes results elsewhere.
+        hours: Time to spend; 0 is no limit.
+        cooldown: Seconds between two runs.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        folder: Path,
+        engine: Engine,
+        command: Sequence[str],
+        limits: dict[str, Any],
+        settings: dict[str, Any],
+        say: Callable[[str], None],
+        publisher: Publisher | None = None,
+        hours: float = 0.0,
+        cooldown: float = 0.0,
+    ) -> None:
+        self.study, self.folder, self.engine = study, folder, engine
+        self.command, self.limits, self.settings = tuple(command), limits, settings
+        self.say, self.publisher, self.cooldown = say, publisher, cooldown
+        self.seconds = hours * 3600
+        self._began = time.monotonic()
+        self._last_end = -1e9
+        self._ended: dict[int, tuple[Plan, Outcome]] = {}
+        self._under_way: dict[int, Plan] = {}
+        self.on_finish: Callable[[Plan, dict[str, Any]], None] = lambda plan, record: None
+
+    def run(self) -> str:
+        """Run trials until there is a reason to stop; says which."""
+        self._take_up()
+        while self.study.stopped is None:
+            reason = self._reason()
+            if reason is None:
+                self._begin_more(self.study.next)
+            if self._under_way:
+                self._attend()
+            elif reason is None and self._waits():
+                time.sleep(0.1)
+            else:
+                self.study.stop(reason or "nothing is left to try")
+        return str(self.study.stopped)
+
+    def test(self) -> None:
+        """Run the last test, on untouched seeds."""
+        self._take_up()
+        while True:
+            self._begin_more(self.study.next_test)
+            if not self._under_way:
+                break
+            self._attend()
+
+    # --- trials --------------------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        """Begin again what was under way when the last controller ended."""
+        for plan in self.study.pending:
+            if plan.trial not in self._under_way:
+                self.say(f"trial {plan.trial}: taken up again")
+                self._submit(plan)
+
+    def _begin_more(self, decide: Callable[[], Plan | None]) -> None:
+        while len(self._under_way) < self.engine.capacity and not self._waits():
+            plan = decide()
+            if plan is None:
+                return
+            self._tell_plan(plan)
+            self._submit(plan)
+
+    def _waits(self) -> bool:
+        """Whether the next run must wait a little, for a simulator to cool down."""
+        return time.monotonic() - self._last_end < self.cooldown
+
+    def _submit(self, plan: Plan) -> None:
+        folder = self.trial_folder(plan.trial)
+        self._wait_for_room()
+        attempt = patiently(lambda: self._prepare(plan, folder))
+        self._under_way[plan.trial] = plan
+        if attempt > ATTEMPTS:
+            text = f"given up: it was begun {ATTEMPTS} times and never ended"
+            self._ended[plan.trial] = (plan, Outcome(plan.trial, "killed", reason=text))
+            return
+        job = Job(plan.trial, folder, (*self.command, str(folder)), **self.limits)
+        self.engine.submit(job)
+
+    def _prepare(self, plan: Plan, folder: Path) -> int:
+        """Write down what to try; which attempt it is."""
+        make_folder(folder)
+        path = folder / TRIAL
+        attempt = 1
+        if path.exists():
+            attempt += int(json.loads(path.read_text(encoding="utf-8"))["attempt"])
+        table = {
+            "trial": plan.trial,
+            "attempt": attempt,
+            "params": plan.params,
+            "seed": plan.seed,
+            "role": plan.role,
+            "settings": self.settings,
+        }
+        write_file(path, json.dumps(table, indent=2).encode() + b"\n")
+        return attempt
+
+    def _attend(self) -> None:
+        """Take in what ended."""
+        ordered = self.study.config.ordered
+        for outcome in self.engine.poll(0.0 if self._ended else 1.0):
+            plan = self._under_way[outcome.trial]
+            if outcome.status == "lost" or _was_full(outcome):
+                self.say(f"trial {plan.trial}: {_first_line(outcome.reason)}; it runs again")
+                del self._under_way[plan.trial]
+                time.sleep(1.0)  # a machine that could not run it may need a moment
+                self._submit(plan)
+                continue
+            self._ended[outcome.trial] = (plan, outcome)
+            self._last_end = time.monotonic()
+        for trial in sorted(self._ended):
+            if ordered and min(self._under_way) < trial:
+                break  # an older one is still running, and decisions go by number
+            plan, outcome = self._ended.pop(trial)
+            del self._under_way[trial]
+            self._finish(plan, outcome)
+            if ordered:
+                break  # and each is decided before the next result is looked at
+        self._publish()
+
+    def _finish(self, plan: Plan, outcome: Outcome) -> None:
+        folder = self.trial_folder(plan.trial)
+        how = read_finish(folder, outcome)
+        before = self.study.champion
+        record = self.study.finish(plan, how)
+        for name in SPENT:
+            shutil.rmtree(folder / "run" / name, ignore_errors=True)
+        self._tell_finish(plan, record)
+        if before != self.study.champion:
+            self.say(f"champion: {self.study.champion} {self.study.champion_params()}")
+        self.on_finish(plan, record)
+        if self.publisher is not None:
+            self.publisher.trial_finished(len(self.study.finished))
+
+    def trial_folder(self, trial: int) -> Path:
+        """Where a trial lies."""
+        return self.folder / "trials" / f"{trial:04}"
+
+    # --- reasons -------------------------------------------------------------------------------
+
+    def _reason(self) -> str | None:
+        """Why to stop; None while there is none."""
+        if self._time_left() <= 0:
+            return f"time: {self.seconds / 3600:g} hours are over"
+        if self.seconds and self._time_left() < (1 - CLOSING_TIME) * self.seconds:
+            self.study.close_race("most of the time is spent")
+        return self.study.should_stop()
+
+    def _time_left(self) -> float:
+        return self.seconds - (time.monotonic() - self._began) if self.seconds else 1e9
+
+    def _wait_for_room(self) -> None:
+        end = time.monotonic() + PATIENCE
+        while shutil.disk_usage(self.folder).free < FREE:
+            if time.monotonic() > end:
+                raise OSError(
+                    errno.ENOSPC, f"less than {FREE // 10**6} MB free for a run", str(self.folder)
+                )
+            print(f"less than {FREE // 10**6} MB are free in {self.folder}; waiting", flush=True)
+            time.sleep(2.0)
+
+    def _publish(self) -> None:
+        if self.publisher is None:
+            return
+        for record in self.publisher.collect():
+            self.study.book.append("push", **record)
+            if not record["ok"]:
+                self.say(f"push failed: {record['reason']}")
+
+    # --- telling -------------------------------------------------------------------------------
+
+    def _tell_plan(self, plan: Plan) -> None:
+        record = self.study.book.records("proposal")[-1]
+        self.say(f"trial {plan.trial}: {plan.role}, seed {plan.seed}: {_short(plan.params)}")
+        self.say(f"  because: {record['why']}")
+        for place, candidate in enumerate(record["candidates"], start=1):
+            self.say(
+                f"  {place}. ucb {candidate['ucb']:.4g} = {candidate['mean']:.4g} + "
+                f"{candidate['std']:.3g} sd: {_short(candidate['params'])}"
+            )
+
+    def _tell_finish(self, plan: Plan, record: dict[str, Any]) -> None:
+        score, reason = record["mean_reward"], record["reason"]
+        text = f"trial {plan.trial}: {record['run_status']}"
+        if score is not None:
+            text += f" {score:.2f}"
+            text += "" if record["std_reward"] is None else f" ± {record['std_reward']:.2f}"
+            laps = record.get("lap_rate")
+            text += "" if laps is None else f", laps in {100 * laps:.0f} % of episodes"
+        self.say(f"{text}, {record['elapsed_sec']:.1f} s")
+        if reason:
+            self.say(f"  {_first_line(reason)}")
+        claim = self.study.claim()
+        standing = self.study.book.records("standing")
+        if standing and plan.role != "test":
+            last = standing[-1]
+            text = f"  leader {last['leader']}"
+            if claim is not None:
+                low, high = claim.interval()
+                text += (
+                    f", champion {self.study.champion} {claim.mean:.2f} [{low:.2f}, {high:.2f}] "
+                    f"over {claim.runs} fresh seeds"
+                )
+            if "within" in last:
+                text += f"; within {last['epsilon']:.3g} of the best: P = {last['within']:.2f}"
+            self.say(text)
+
+
+def read_finish(folder: Path, outcome: Outcome) -> Finish:
+    """How a trial ended, by its result if there is one."""
+    table = read_result(folder) if outcome.status == "done" else None
+    if table is None:
+        status = {"done": "failed", "lost": "failed"}.get(outcome.status, outcome.status)
+        return Finish(status, elapsed=outcome.elapsed, reason=outcome.reason or None)
+    score = table.get("mean_reward")
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        text = f"result.json must hold a number as mean_reward, got {score!r}"
+        return Finish("failed", elapsed=outcome.elapsed, reason=text)
+    model = table.get("model")
+    kept = ("lap_rate", "rewards", "timesteps")
+    more: dict[str, Any] = {name: table[name] for name in kept if name in table}
+    return Finish(
+        "pruned" if table.get("pruned") else "ok",
+        float(score),
+        table.get("std_reward"),
+        float(table.get("seconds", outcome.elapsed)),
+        None if model is None else f"trials/{folder.name}/{model}",
+        None,
+        more,
+    )
+
+
+def _was_full(outcome: Outcome) -> bool:
+    """Whether a trial failed for want of room, which is not its fault."""
+    return outcome.status == "failed" and "No space left on device" in outcome.reason
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+def _short(params: dict[str, Any]) -> str:
+    return " ".join(
+        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in params.items()
+    )

@@ -1,0 +1,305 @@
+"""What `hotlap research` and `hotlap champion` do."""
+
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hotlap.config.naming import nearest
+from hotlap.config.presets import SHIPPED
+from hotlap.config.research import ChampionConfig, ResearchConfig
+from hotlap.config.training import EvaluateConfig, TrainConfig
+from hotlap.research.champions import FOLDER, MODEL, find_study, read_champion, save_champion
+from hotlap.research.earlier import read_earlier
+from hotlap.research.engines.job import Engine
+from hotlap.research.engines.local import LocalEngine, sweep
+from hotlap.research.night import Night, PatientBook
+from hotlap.research.optimise import describe, open_book
+from hotlap.research.proposer import Seen
+from hotlap.research.publishing import Publisher
+from hotlap.research.space import Dimension, SearchSpace, load_space
+from hotlap.research.study import Plan, Study
+from hotlap.store.ledger import repair_ledger
+
+UNSEEN = ("warehouse", "mini_monaco", "circuit_launch", "loop:7")
+"""Tracks on which a champion is shown, apart from those it was trained on."""
+TRIAL = (sys.executable, "-m", "hotlap.research.trial")
+
+
+def research(config: ResearchConfig) -> dict[str, Any]:
+    """Lead a study to its end, or go on with it."""
+    space = _space(config)
+    folder = config.folder
+    if config.repair:
+        for line in repair_ledger(folder / "ledger.jsonl"):
+            print(f"dropped line {line.number}: {line.problem}", flush=True)
+    workers = config.workers or _room(config)
+    study_config = config.study_config(workers)
+    head = describe(space, study_config) | {"training": config.training()}
+    earlier, notes = _earlier(config, space)
+    with open_book(folder, head) as ledger:
+        say = Log(folder / "log.txt")
+        for note in [*notes, *sweep(folder / "trials")]:
+            say(note)
+        study = Study(space, study_config, PatientBook(ledger), None, earlier, say)
+        made = len(study.finished)
+        say(
+            f"study {config.name}: {len(space)} parameters, {workers} at a time, "
+            + (f"going on after {made} trials" if made else f"in {folder}")
+        )
+        publisher = None
+        if config.remote is not None:
+            publisher = Publisher(folder, config.remote, config.push_every)
+        engine = _engine(config, workers)
+        try:
+            night = _night(config, study, folder, engine, say, publisher)
+            reason = night.run()
+            say(f"stopped: {reason}")
+            night.test()
+        finally:
+            engine.close()
+        save_champion(study, folder)
+        certificate = study.certify()
+        _tell_certificate(certificate, say)
+        shown = _show(config, study, folder)
+        if publisher is not None:
+            for record in publisher.finish(len(study.finished)):
+                ledger.append("push", **record)
+        return _answer(study, folder, reason, certificate, shown)
+
+
+def champion(config: ChampionConfig) -> dict[str, Any]:
+    """Show a study's champion; judge, film or copy it where that is asked for."""
+    folder = find_study(config.study, config.root)
+    manifest = read_champion(folder)
+    if manifest is None:
+        raise ValueError(
+            f"{folder} has no champion yet: a title takes runs on three fresh seeds; let it go on"
+        )
+    print(f"champion of {folder}: trial {manifest['trial']}, {manifest['timestamp']}")
+    for name, value in manifest["params"].items():
+        print(f"  {name:26}{value}")
+    if manifest["claimed"] is not None:
+        low, high = manifest["interval"]
+        print(
+            f"claimed {manifest['claimed']:.2f} [{low:.2f}, {high:.2f}] over "
+            f"{manifest['fresh_seeds']} fresh seeds; this model: {manifest['mean_reward']:.2f}"
+        )
+    model = folder / FOLDER / MODEL
+    print(f"model: {model}", flush=True)
+    answer: dict[str, Any] = {"study": str(folder), "model": str(model), **manifest}
+    if config.export is not None:
+        if config.export.exists():
+            raise ValueError(f"{config.export} exists; name a new folder to export to")
+        shutil.copytree(model, config.export)
+        print(f"exported to {config.export}")
+        answer["export"] = str(config.export)
+    if config.track or config.video is not None:
+        answer["evaluation"] = _drive(model, config.track, config.episodes, config.video)
+    return answer
+
+
+class Log:
+    """The log for people: a line on the screen and in a file, at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self, text: str) -> None:
+        """Say something."""
+        if not text.startswith("  ") or not text.strip()[:1].isdigit():
+            print(text, flush=True)  # candidates go to the file alone
+        try:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+        except OSError as error:
+            print(f"(log.txt cannot be written: {error.strerror})", flush=True)
+
+
+def _space(config: ResearchConfig) -> SearchSpace:
+    name = config.space
+    if name == "auto":
+        shipped = {p.stem for p in (SHIPPED / "research").glob("*.toml")}
+        name = config.task if config.task in shipped else config.task.partition("-")[0]
+        if name not in shipped:
+            raise ValueError(
+                f"there is no search space for {config.task} yet; name a TOML file by --space, "
+                f"or one of {', '.join(sorted(shipped))}"
+            )
+    space = load_space(name, TrainConfig)
+    low, high = config.min_timesteps, config.max_timesteps
+    if low is not None or high is not None:
+        if "timesteps" not in [d.name for d in space]:
+            raise ValueError("this search space leaves the timesteps alone; set them in its file")
+        space = space.restrict("timesteps", low, high)
+    return space if config.agent is None else only(space, "agent", config.agent)
+
+
+def only(space: SearchSpace, name: str, value: Any) -> SearchSpace:
+    """The space with one choice taken; what hangs on another falls away."""
+    chosen = space[name]
+    if not chosen.contains(value):
+        known = [str(level) for level in chosen.levels or ()]
+        raise ValueError(nearest(str(value), known, name))
+    kept: list[Dimension] = []
+    gone: set[str] = set()
+    for dimension in space:
+        when = dict(dimension.when)
+        if dimension.name == name:
+            continue
+        if value not in when.pop(name, (value,)) or gone & set(when):
+            gone.add(dimension.name)
+            continue
+        kept.append(Dimension(dimension.name, dimension.distribution, when))
+    return SearchSpace(tuple(kept), space.fixed | {name: value})
+
+
+def _earlier(config: ResearchConfig, space: SearchSpace) -> tuple[list[Seen], list[str]]:
+    seen, notes = [], []
+    for path in config.earlier:
+        found = read_earlier(path, space, config.training())
+        notes += [f"{path}: {note}" for note in found.notes]
+        for run in found.records:
+            scores = () if run.mean_reward is None else (run.mean_reward,)
+            seen.append(Seen(run.params, scores, int(not scores), run.elapsed_sec))
+        notes.append(f"{path}: {len(found.records)} earlier results")
+    return seen, notes
+
+
+def _room(config: ResearchConfig) -> int:
+    """How many runs at a time this machine bears."""
+    gpus = _gpus(config)
+    if gpus:
+        return len(gpus) * (int(1 / config.gpu_share) if config.gpu_share else 1)
+    return max(1, len(os.sched_getaffinity(0)))
+
+
+def _gpus(config: ResearchConfig) -> tuple[int, ...]:
+    if config.device == "cpu":
+        return ()
+    import torch
+
+    _, _, number = config.device.partition(":")
+    if number:
+        return (int(number),)
+    return tuple(range(torch.cuda.device_count()))
+
+
+def _engine(config: ResearchConfig, workers: int) -> Engine:
+    if config.engine == "ray":
+        from hotlap.research.engines.ray_engine import RayEngine
+
+        return RayEngine(config.address or "local", workers)
+    return LocalEngine(workers, gpus=_gpus(config))
+
+
+def _night(
+    config: ResearchConfig,
+    study: Study,
+    folder: Path,
+    engine: Engine,
+    say: Callable[[str], None],
+    publisher: Publisher | None,
+) -> Night:
+    on_gpu = bool(_gpus(config))
+    limits = {
+        "time_limit": config.time_limit,
+        "memory_limit": int(config.memory_limit * 1e9),
+        "heartbeat_limit": config.idle_limit,
+        "gpu": (config.gpu_share or 1.0) if on_gpu else 0.0,
+    }
+    settings = study.space.fixed | config.training() | {"device": "cuda" if on_gpu else "cpu"}
+    command = TRIAL if config.trainer is None else tuple(shlex.split(config.trainer))
+    night = Night(
+        study, folder, engine, command, limits, settings, say, publisher, config.hours,
+        config.cooldown,
+    )  # fmt: skip
+
+    def on_finish(plan: Plan, record: dict[str, Any]) -> None:
+        save_champion(study, folder)
+
+    night.on_finish = on_finish
+    return night
+
+
+def _tell_certificate(certificate: dict[str, Any] | None, say: Callable[[str], None]) -> None:
+    if certificate is None:
+        return
+    say("on untouched seeds:")
+    for row in certificate["finalists"]:
+        claimed = "-" if row["claimed"] is None else f"{row['claimed']:.2f}"
+        optimism = "" if row["optimism"] is None else f", optimism {row['optimism']:+.2f}"
+        say(
+            f"  {'champion' if row['champion'] else 'finalist'} {row['config']}: claimed "
+            f"{claimed}, tested {row['tested']:.2f} [{row['low']:.2f}, {row['high']:.2f}] over "
+            f"{row['runs']} seeds{optimism}"
+        )
+
+
+def _show(config: ResearchConfig, study: Study, folder: Path) -> dict[str, Any] | None:
+    """Let the champion drive where it never was; what that gave, written down once."""
+    model = folder / FOLDER / MODEL
+    if not config.task.startswith("donkey") or not model.is_dir():
+        return None
+    if written := study.book.records("shown"):
+        return written[-1]
+    trained = config.track or ("generated_track",)
+    unseen = config.unseen or tuple(track for track in UNSEEN if track not in trained)
+    film = folder / "champion.mp4" if config.video else None
+    tables = {}
+    for name, tracks in (("trained", trained), ("unseen", unseen)):
+        print(f"\nthe champion on {name} tracks: {', '.join(tracks)}", flush=True)
+        tables[name] = _drive(
+            model, tracks, config.eval_episodes * len(tracks), film if name == "trained" else None
+        )
+    gap = tables["trained"]["mean_return"] - tables["unseen"]["mean_return"]
+    print(f"gap between trained and unseen tracks: {gap:.2f}", flush=True)
+    return study.book.append(
+        "shown", after=len(study.finished), gap=gap, film=None if film is None else film.name,
+        **tables,
+    )  # fmt: skip
+
+
+def _drive(
+    model: Path, tracks: tuple[str, ...], episodes: int, film: Path | None
+) -> dict[str, Any]:
+    from hotlap.research.commands import evaluate
+
+    answer = evaluate(
+        EvaluateConfig(
+            str(model), track=tracks, episodes=episodes, seed=30_000, video=film, device="cpu"
+        )
+    )
+    return {name: value for name, value in answer.items() if name != "episodes"}
+
+
+def _answer(
+    study: Study,
+    folder: Path,
+    reason: str,
+    certificate: dict[str, Any] | None,
+    shown: dict[str, Any] | None,
+) -> dict[str, Any]:
+    claim = study.claim()
+    tested = [row for row in (certificate or {}).get("finalists", []) if row["champion"]]
+    states = [record["run_status"] for record in study.book.records("trial")]
+    return {
+        "study": str(folder),
+        "trials": len(states),
+        "statuses": {state: states.count(state) for state in sorted(set(states))},
+        "reason": reason,
+        "champion": study.champion_params(),
+        "claimed": None if claim is None else claim.mean,
+        "interval": None if claim is None else list(claim.interval()),
+        "tested": tested[0]["tested"] if tested else None,
+        "optimism": tested[0]["optimism"] if tested else None,
+        "model": str(folder / FOLDER / MODEL) if study.champion is not None else None,
+        "lap_rate": None if shown is None else shown["trained"]["lap_rate"],
+        "unseen_lap_rate": None if shown is None else shown["unseen"]["lap_rate"],
+        "gap": None if shown is None else shown["gap"],
+        "video": None if shown is None or shown["film"] is None else str(folder / shown["film"]),
+    }

@@ -1,0 +1,580 @@
+"""A study: decides what runs next, takes in what came out, and knows when to stop.
+
+    book     where everything is written down, in order (a ledger on disk, or a list in memory)
+    plan     a run that was decided on; written down before it begins
+    finish   what came of it
+
+Every decision is a function of what stands in the book, of the seed and of nothing else: a study
+whose process was killed is opened again and goes on to the same end. With several workers that
+holds where `ordered` is set: trial t is then decided from the results of trials up to t - workers,
+whichever of the others have ended by chance.
+
+The book's records: `proposal` (a plan), `trial` (how it ended), `title` (promotion or refusal, and
+why), `standing` (after every trial: who leads, and how sure that is), `closing` (no new proposals
+from here on), `certificate` (the best three on untouched seeds), `stop`.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from hotlap.config.study import StudyConfig
+from hotlap.evaluation.statistics import interquartile_mean, mean_interval
+from hotlap.research.convergence import assess
+from hotlap.research.gp import Array, Surrogate
+from hotlap.research.proposer import (
+    Proposal,
+    ProposerSettings,
+    Seen,
+    fit_surrogate,
+    propose,
+)
+from hotlap.research.race import (
+    WAY,
+    Entrant,
+    Estimate,
+    RunSeen,
+    Standings,
+    Title,
+    closing_rungs,
+    estimate,
+    gather,
+    judge_title,
+    next_again,
+    rank,
+    to_seen,
+)
+from hotlap.research.samplers import OptunaProposer
+from hotlap.research.space import Params, SearchSpace, identity
+
+SCORED = ("ok", "pruned")
+"""States of a run whose score counts."""
+BEST = 3
+"""Configurations that are tested at the end."""
+
+
+class Book(Protocol):
+    """Where a study is written down."""
+
+    def records(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """All records, or those of one kind, in order."""
+
+    def append(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Write one down."""
+
+
+class MemoryBook:
+    """A book for studies that need not outlive their process."""
+
+    def __init__(self) -> None:
+        self._records: list[dict[str, Any]] = []
+
+    def records(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """All records, or those of one kind, in order."""
+        return [r for r in self._records if kind is None or r["kind"] == kind]
+
+    def append(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Write one down."""
+        self._records.append({"kind": kind, **fields})
+        return self._records[-1]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run to make."""
+
+    trial: int
+    params: Params
+    seed: int
+    role: str
+    """explore: something new; replicate, confirm: something again; test: the last test."""
+
+    @property
+    def config(self) -> str:
+        """The configuration's name."""
+        return identity(self.params)
+
+
+@dataclass(frozen=True)
+class Finish:
+    """How a run ended."""
+
+    status: str = "ok"
+    """ok, failed, timeout, killed or pruned."""
+    score: float | None = None
+    std: float | None = None
+    elapsed: float = 0.0
+    model: str | None = None
+    reason: str | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Further facts for the record."""
+
+
+class Study:
+    """The controller, without the running itself.
+
+    Args:
+        space: What may be chosen.
+        config: How.
+        book: Where it is written down; what stands in it already is taken up.
+        pool: Points (m, d) to choose among, where not all of the space is to be had.
+        earlier: What is known from elsewhere; it informs proposals and enters no race.
+        say: Where a person is told.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        config: StudyConfig,
+        book: Book,
+        pool: Array | None = None,
+        earlier: Sequence[Seen] = (),
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.space, self.config, self.book, self.pool = space, config, book, pool
+        self.earlier, self.say = list(earlier), say
+        self.plans: dict[int, Plan] = {}
+        self.finished: dict[int, RunSeen] = {}
+        self.champion: str | None = None
+        self._judged: set[int] = set()
+        self._held = 0
+        self._fitted: tuple[int, Surrogate | None] = (-1, None)
+        self._refused: dict[str, tuple[int, int]] = {}
+        for record in book.records():
+            self._take_up(record)
+        for trial in sorted(self.finished.keys() - self._judged):
+            self._judge(trial)
+
+    # --- what stands ---------------------------------------------------------------------------
+
+    @property
+    def runs(self) -> list[RunSeen]:
+        """Finished runs that enter races: not those of the last test, nor what a pruner cut."""
+        return [r for r in self.finished.values() if r.role != "test" and r.cut_at is None]
+
+    @property
+    def pending(self) -> list[Plan]:
+        """Runs decided on and not finished, oldest first."""
+        return [plan for trial, plan in self.plans.items() if trial not in self.finished]
+
+    @property
+    def stopped(self) -> str | None:
+        """Why no more is proposed; None while it goes on."""
+        closing = self.book.records("stop")
+        return str(closing[-1]["reason"]) if closing else None
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the race at the end has begun."""
+        if self._closing:
+            return True
+        limit = self.config.trials
+        made = sum(plan.role != "test" for plan in self.plans.values())
+        return bool(limit) and made >= limit - self.closing_runs
+
+    @property
+    def closing_runs(self) -> int:
+        """How many runs the race at the end has; enough for one to be confirmed, if it can be."""
+        if self.config.champion == "naive":
+            return 0
+        limit = self.config.trials or len(self.plans)
+        least = min(self.config.race.runs + 1, limit // 3)
+        return max(round(self.config.race.closing * limit), least)
+
+    _closing = False
+
+    def close_race(self, reason: str) -> None:
+        """From now on only run the best again."""
+        if not self._closing:
+            self._closing = True
+            self.book.append("closing", after=len(self.plans), reason=reason)
+
+    def standings(self, runs: Sequence[RunSeen] | None = None) -> Standings:
+        """Who stands where now."""
+        runs = self.runs if runs is None else runs
+        return rank(self.space, runs, self.surrogate(runs))
+
+    def surrogate(self, runs: Sequence[RunSeen]) -> Surrogate | None:
+        """What the runs and earlier results say; None before there is a score."""
+        if not any(run.score is not None for run in runs):
+            return None
+        seen = self._seen(runs)
+        size = sum(len(each.scores) + each.failures for each in seen)
+        if self._fitted[0] != size:
+            self._fitted = (size, fit_surrogate(self.space, seen))
+        return self._fitted[1]
+
+    def claim(self) -> Estimate | None:
+        """What is claimed of the champion."""
+        if self.champion is None:
+            return None
+        if self.config.champion == "naive":
+            entrant = gather(self.runs)[self.champion]
+            return Estimate(max(entrant.scores), 0.0, 1.0, 1)
+        return self.standings().estimate(self.champion)
+
+    def champion_params(self) -> Params | None:
+        """The champion's configuration."""
+        return None if self.champion is None else gather(self.runs)[self.champion].params
+
+    # --- deciding ------------------------------------------------------------------------------
+
+    def next(self) -> Plan | None:
+        """Decide on the next run, and write it down; None where results must come first."""
+        trial = len(self.plans) + 1
+        if self.stopped is not None or len(self.pending) >= self.config.workers:
+            return None
+        if self.config.trials and trial > self.config.trials:
+            return None
+        known = self._known(trial)
+        if known is None:
+            return None
+        runs = [run for run in self.runs if run.trial in known]
+        underway = [plan for t, plan in self.plans.items() if t not in known]
+        again = self._again(runs, underway)
+        if again is not None:
+            plan = Plan(trial, again[0], again[1], again[2])
+            self._write(plan, (), "runs again, to tell luck from merit")
+        elif self.is_closing and not self._may_explore_while_closing():
+            return None
+        else:
+            proposal = self._propose(runs, underway)
+            seed = self._tuning_seed(proposal.params, trial)
+            plan = Plan(trial, proposal.params, seed, "explore")
+            self._write(plan, [c.to_table() for c in proposal.candidates], proposal.why)
+        return plan
+
+    def finish(self, plan: Plan, how: Finish) -> dict[str, Any]:
+        """Write down how a run ended, and judge what follows from it."""
+        score = how.score if how.status in SCORED else None
+        if score is not None and not np.isfinite(score):
+            how = Finish("failed", None, None, how.elapsed, None, f"the score was {score}")
+            score = None
+        cut_at = int(how.more.get("timesteps", 0)) if how.status == "pruned" else None
+        run = RunSeen(plan.trial, plan.params, plan.seed, plan.role, score, how.elapsed, cut_at)
+        self.finished[plan.trial] = run
+        title = self._title() if plan.role != "test" else None
+        record = self.book.append(
+            "trial",
+            trial=plan.trial,
+            timestamp=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            params=plan.params,
+            seed=plan.seed,
+            role=plan.role,
+            config=plan.config,
+            mean_reward=score,
+            std_reward=how.std,
+            model_path=how.model,
+            champion=title is not None and title.verdict == "promoted",
+            elapsed_sec=round(how.elapsed, 3),
+            run_status=how.status,
+            reason=how.reason,
+            **how.more,
+        )
+        if plan.role != "test":
+            self._judge(plan.trial)
+        return record
+
+    # --- stopping ------------------------------------------------------------------------------
+
+    def should_stop(self) -> str | None:
+        """A reason to stop now, beside the number of trials."""
+        stop = self.config.stop
+        claim = self.claim()
+        if stop.target is not None and claim is not None and claim.mean >= stop.target:
+            return f"target: the champion's {claim.mean:.4g} reaches {stop.target:g}"
+        if stop.converge and self._held >= stop.hold:
+            return (
+                f"converged: for {self._held} trials nothing could plausibly beat the leader by "
+                "what matters"
+            )
+        limit = self.config.trials
+        made = sum(plan.role != "test" for plan in self.plans.values())
+        if limit and made >= limit and not self.pending:
+            return f"budget: {limit} trials"
+        return None
+
+    def stop(self, reason: str) -> None:
+        """Write down that no more is proposed."""
+        if self.stopped is None:
+            self.book.append("stop", after=len(self.finished), reason=reason)
+
+    # --- the last test -------------------------------------------------------------------------
+
+    def finalists(self) -> list[Entrant]:
+        """The champion, and the best others: who is tested on untouched seeds."""
+        standings = self.standings()
+        names = [n for n in (self.champion, *standings.ranked) if n is not None]
+        return [standings.entrants[name] for name in dict.fromkeys(names)][:BEST]
+
+    def next_test(self) -> Plan | None:
+        """The next run of the last test; None when all are decided on."""
+        if len(self.pending) >= self.config.workers:
+            return None
+        done = {(plan.config, plan.seed) for plan in self.plans.values() if plan.role == "test"}
+        for seed in self.config.seeds.test[: self.config.test_runs]:
+            for entrant in self.finalists():
+                if (entrant.config, seed) not in done:
+                    plan = Plan(len(self.plans) + 1, entrant.params, seed, "test")
+                    self._write(plan, (), "the last test, on a seed that nothing has touched")
+                    return plan
+        return None
+
+    def certify(self) -> dict[str, Any] | None:
+        """What the last test says, written down once; None if nothing was tested."""
+        if written := self.book.records("certificate"):
+            return written[-1]
+        tests = [run for run in self.finished.values() if run.role == "test"]
+        if not tests:
+            return None
+        standings = self.standings()
+        rows: list[dict[str, Any]] = []
+        for name, entrant in gather(tests).items():
+            scores = [standings.worst if r.score is None else r.score for r in entrant.runs]
+            claimed = standings.estimate(name)
+            if name == self.champion:
+                claimed = self.claim()
+            table = np.array(scores)
+            low, high = mean_interval([scores], self.config.seed)
+            rows.append(
+                {
+                    "config": name,
+                    "params": entrant.params,
+                    "champion": name == self.champion,
+                    "claimed": None if claimed is None else claimed.mean,
+                    "tested": float(table.mean()),
+                    "iqm": float(interquartile_mean(table)),
+                    "low": low,
+                    "high": high,
+                    "runs": len(scores),
+                    "optimism": None if claimed is None else claimed.mean - float(table.mean()),
+                }
+            )
+        rows.sort(key=lambda row: (not row["champion"], -row["tested"]))
+        return self.book.append("certificate", after=len(self.finished), finalists=rows)
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _take_up(self, record: Mapping[str, Any]) -> None:
+        kind = record["kind"]
+        if kind == "proposal":
+            plan = Plan(record["trial"], record["params"], record["seed"], record["role"])
+            self.plans[plan.trial] = plan
+        elif kind == "trial":
+            plan = self.plans[record["trial"]]
+            score = record["mean_reward"] if record["run_status"] in SCORED else None
+            pruned = record["run_status"] == "pruned"
+            self.finished[plan.trial] = RunSeen(
+                plan.trial,
+                plan.params,
+                plan.seed,
+                plan.role,
+                score,
+                record["elapsed_sec"],
+                int(record.get("timesteps", 0)) if pruned else None,
+            )
+            if plan.role == "test":
+                self._judged.add(plan.trial)
+        elif kind == "title":
+            self._note_title(record["verdict"], record["config"])
+        elif kind == "standing":
+            self._judged.add(record["after"])
+            self._held = record["held"]
+        elif kind == "closing":
+            self._closing = True
+
+    def _known(self, trial: int) -> set[int] | None:
+        """Trials whose results the decision on this one may use; None if some are not there yet."""
+        if not self.config.ordered:
+            return set(self.finished)
+        known = set(range(1, trial - self.config.workers + 1))
+        return known if known <= self.finished.keys() else None
+
+    def _seen(self, runs: Sequence[RunSeen]) -> list[Seen]:
+        latest = max((run.trial for run in runs), default=0)
+        cut = [r for r in self.finished.values() if r.cut_at is not None and r.trial <= latest]
+        return [*to_seen(gather(runs)), *self.earlier, *map(self._as_cut, cut)]
+
+    def _as_cut(self, run: RunSeen) -> Seen:
+        """A run that a pruner ended tells what its settings give in the steps that it had.
+
+        Where steps are no part of the space its score stands as it is, which is too low if anything.
+        """
+        params, steps = run.params, run.cut_at
+        shorter = params | {"timesteps": steps}
+        if "timesteps" in params and self.space.problem(shorter) is None:
+            params = shorter
+        return Seen(params, () if run.score is None else (run.score,), int(run.score is None))
+
+    def _again(
+        self, runs: Sequence[RunSeen], underway: Sequence[Plan]
+    ) -> tuple[Params, int, str] | None:
+        """A run of something that ran before, where it is time for that."""
+        race = self.config.race
+        if self.config.champion == "naive" or not self._is_time_to_race(race.every):
+            return None
+        standings = self.standings(runs)
+        running: dict[str, int] = {}
+        for plan in underway:
+            running[plan.config] = running.get(plan.config, 0) + 1
+        lists = self.config.seeds
+        most = len({*lists.tuning, *lists.race})
+        rungs = closing_rungs(self.closing_runs) if self.is_closing else WAY
+        name = next_again(standings, race, rungs, running, self.champion, most)
+        if name is None and self.is_closing:
+            # Everything on the ladder is done: the leader's mean can always be known better.
+            name = standings.ranked[0] if standings.ranked else None
+        if self.champion is not None and self._is_stale(self.champion):
+            name = self.champion
+        if name is None:
+            return None
+        entrant = standings.entrants[name]
+        used = {plan.seed for plan in self.plans.values() if plan.config == name}
+        free = [seed for seed in lists.race if seed not in used]
+        if not free:
+            return None
+        role = "confirm" if name in (self.champion, standings.ranked[0]) else "replicate"
+        return entrant.params, free[0], role
+
+    def _is_time_to_race(self, every: int) -> bool:
+        """At the end always; on the way, so often that the share of the race comes out."""
+        if self.is_closing:
+            return True
+        race = self.config.race
+        again = sum(plan.role in ("replicate", "confirm") for plan in self.plans.values())
+        new = sum(plan.role == "explore" for plan in self.plans.values())
+        share = race.share - race.closing if self.config.trials else race.share
+        wanted = share / (1 - race.share) * every
+        return again < round(new // every * wanted)
+
+    def _is_stale(self, champion: str) -> bool:
+        last = max(t for t, plan in self.plans.items() if plan.config == champion)
+        return len(self.plans) - last >= self.config.race.refresh
+
+    def _may_explore_while_closing(self) -> bool:
+        """With nothing left to run again, a budget is still a budget."""
+        return not self._closing and not self.pending
+
+    def _propose(self, runs: Sequence[RunSeen], underway: Sequence[Plan]) -> Proposal:
+        waiting = [plan.params for plan in underway]
+        pool = self._open_pool()
+        if self.config.sampler == "gp-ucb":
+            settings = ProposerSettings(
+                explore=self.config.explore, cost_aware=self.config.cost_aware
+            )
+            return propose(self.space, self._seen(runs), waiting, self.config.seed, settings, pool)
+        proposer = OptunaProposer(
+            self.config.sampler, self.space, self.config.seed, self.config.explore
+        )
+        known = [(run.params, run.score) for run in runs]
+        known += [(seen.params, score) for seen in self.earlier for score in seen.scores]
+        params = proposer.propose(known, waiting)
+        return Proposal(params, (), f"chosen by {self.config.sampler}")
+
+    def _open_pool(self) -> Array | None:
+        """The pool's points that have a seed left to run with."""
+        if self.pool is None:
+            return None
+        used: dict[str, set[int]] = {}
+        for plan in self.plans.values():
+            used.setdefault(plan.config, set()).add(plan.seed)
+        seeds = {*self.config.seeds.tuning, *self.config.seeds.race}
+        full = {name for name, its in used.items() if seeds <= its}
+        keep = [identity(self.space.decode(point)) not in full for point in self.pool]
+        return self.pool[np.array(keep)]
+
+    def _tuning_seed(self, params: Params, trial: int) -> int:
+        """The next tuning seed, in turn, that this configuration did not run with."""
+        name, lists = identity(params), self.config.seeds
+        used = {plan.seed for plan in self.plans.values() if plan.config == name}
+        turn = (trial - 1) % len(lists.tuning)
+        in_turn = (*lists.tuning[turn:], *lists.tuning[:turn], *lists.race)
+        return next((seed for seed in in_turn if seed not in used), max(in_turn) + len(used))
+
+    def _write(self, plan: Plan, candidates: Sequence[Any], why: str) -> None:
+        self.plans[plan.trial] = plan
+        self.book.append(
+            "proposal",
+            trial=plan.trial,
+            params=plan.params,
+            config=plan.config,
+            seed=plan.seed,
+            role=plan.role,
+            why=why,
+            candidates=list(candidates),
+        )
+
+    def _title(self) -> Title | None:
+        """What the runs so far say about the title; only what was not said before."""
+        if self.config.champion == "naive":
+            return self._naive_title()
+        standings = self.standings()
+        title = judge_title(standings, self.champion, self.config.race)
+        if title is None or title.verdict == "promoted":
+            return title
+        evidence = (title.estimate.runs, len(standings.entrants[self.champion or ""].runs))
+        return None if self._refused.get(title.config) == evidence else title
+
+    def _naive_title(self) -> Title | None:
+        scored = [run for run in self.runs if run.score is not None]
+        if not scored:
+            return None
+        best = max(scored, key=lambda run: (run.score, -run.trial))
+        if best.trial != max(run.trial for run in self.runs):
+            return None
+        assert best.score is not None
+        name = identity(best.params)
+        own = estimate([best.score], 0.0)
+        return Title("promoted", name, best.params, "the highest mean so far", own, self.champion)
+
+    def _judge(self, trial: int) -> None:
+        """Write down what follows from a trial; a second time, after a crash, only what lacks."""
+        title = self._title()
+        said = [r for r in self.book.records("title")[-3:] if r["after"] == trial]
+        if title is not None and not said:
+            self.book.append("title", after=trial, **title.to_table())
+            self.say(f"title {title.verdict}: {title.config}: {title.reason}")
+        if title is not None:
+            self._note_title(title.verdict, title.config)
+        self._write_standing(trial)
+        self._judged.add(trial)
+
+    def _note_title(self, verdict: str, config: str) -> None:
+        if verdict == "promoted":
+            self.champion = config
+        elif verdict == "refused":
+            runs = [run for run in self.runs if identity(run.params) == config]
+            holders = [run for run in self.runs if identity(run.params) == self.champion]
+            self._refused[config] = (len(runs) - 1, len(holders))
+
+    def _write_standing(self, trial: int) -> None:
+        standings = self.standings()
+        leader = standings.leader
+        fields: dict[str, Any] = {"leader": None, "champion": self.champion}
+        surrogate = self.surrogate(self.runs)
+        settled = False
+        if leader is not None and surrogate is not None:
+            assessed = assess(
+                self.space,
+                surrogate,
+                self.space.encode(leader.params),
+                len(leader.scores),
+                float(np.sqrt(standings.variance)),
+                self.config.stop.epsilon,
+                self.config.seed,
+                self.pool,
+            )
+            fields |= {"leader": leader.config, "expected": standings.expected[leader.config]}
+            fields |= assessed.to_table() | {"seed_sd": float(np.sqrt(standings.variance))}
+            least = max(self.config.stop.least, 5 * len(self.space))
+            settled = (
+                assessed.settled(self.config.stop)
+                and surrogate.check.good
+                and leader.config == self.champion
+                and len(self.runs) >= least
+            )
+        self._held = self._held + 1 if settled else 0
+        self.book.append("standing", after=trial, held=self._held, **fields)
