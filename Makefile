@@ -39,14 +39,15 @@ format: setup  ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-research: setup  ## the main job
-	@echo 'The research loop is not there yet: this trains one driver from its camera and films it.'
-	$(BIN)/hotlap train donkey --timesteps 300000 --video
+research: setup  ## the main job: a short study on donkey, from the camera, with its champion
+	$(BIN)/hotlap research donkey --study quick --agent ppo --min-timesteps 40000 \
+		--max-timesteps 120000 --trials 20 --hours 0.12 --test-runs 1
 
 bench: setup  ## how fast simulator and learners are on this machine
 	$(BIN)/hotlap bench sim
 	$(BIN)/hotlap bench train
 	$(BIN)/hotlap bench first-lap
+	$(BIN)/hotlap bench research --workers $(WORKERS)
 
 docs: setup  ## pictures of every track, under docs/tracks
 	$(BIN)/hotlap tracks --draw docs/tracks

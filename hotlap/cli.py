@@ -27,6 +27,7 @@ from hotlap.config.commands import (
 )
 from hotlap.config.naming import nearest
 from hotlap.config.research import ChampionConfig, ResearchConfig
+from hotlap.config.research_bench import BenchResearchConfig
 from hotlap.config.training import EvaluateConfig, TrainConfig
 
 REFUSE_WORDS = (
@@ -147,6 +148,13 @@ def bench_first_lap(cfg: BenchFirstLapConfig) -> Answer:
     return first_lap.bench_first_lap(cfg)
 
 
+def bench_research(cfg: BenchResearchConfig) -> Answer:
+    """Measure proposers and champions."""
+    from hotlap.research import research_benchmark
+
+    return research_benchmark.bench_research(cfg)
+
+
 @dataclasses.dataclass(frozen=True)
 class Verb:
     """A word (or two) of the command line."""
@@ -172,6 +180,7 @@ VERBS = {
     "bench sim": Verb(BenchSimConfig, bench_sim),
     "bench train": Verb(BenchTrainConfig, bench_train),
     "bench first-lap": Verb(BenchFirstLapConfig, bench_first_lap),
+    "bench research": Verb(BenchResearchConfig, bench_research),
 }
 
 

@@ -72,6 +72,8 @@ class Replay:
         # Every replay parts the seeds anew: a few unseen seeds alone would judge with luck.
         parted = rng.permutation(seeds)
         self._open = [list(rng.permutation(parted[: landscape.tuning_seeds])) for _ in range(count)]
+        self.tuning = tuple(int(seed) for seed in parted[: landscape.tuning_seeds])
+        """Seeds that a study may ask for."""
         self._unseen = parted[landscape.tuning_seeds :]
         self.runs: list[tuple[int, float | None]] = []
         """Every query: number of the configuration, and its score or None for a failed run."""

@@ -180,7 +180,8 @@ class Night:
     def _attend(self) -> None:
         """Take in what ended."""
         ordered = self.study.config.ordered
-        for outcome in self.engine.poll(0.0 if self._ended else 1.0):
+        ready = self._ended and (not ordered or min(self._under_way) in self._ended)
+        for outcome in self.engine.poll(0.0 if ready else 1.0):
             plan = self._under_way[outcome.trial]
             if outcome.status == "lost" or _was_full(outcome):
                 self.say(f"trial {plan.trial}: {_first_line(outcome.reason)}; it runs again")

@@ -4,6 +4,7 @@ A strategy spends a study's runs on a landscape and claims a configuration, in o
 
     observed   the highest single score, Optuna's `best_trial`, claimed to be worth just that
     posterior  the best expected score under our surrogate, over the same runs
+    race       the champion of a whole study, and what it claims from runs on fresh seeds
 
 Everybody may ask only for configurations of the table. gp-ucb and Optuna's GPSampler maximise
 their acquisition over those that have seeds left. TPE and random search propose freely, and the
@@ -11,6 +12,7 @@ nearest configuration with a seed left is taken, which is a handicap for TPE; it
 configuration was really tried.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +23,12 @@ from numpy.typing import NDArray
 from optuna.trial import TrialState
 
 from hotlap.config.naming import nearest
+from hotlap.config.study import SeedLists, StopConfig, StudyConfig
 from hotlap.research.landscape import Landscape, Replay
+from hotlap.research.optimise import optimise
 from hotlap.research.proposer import fit_surrogate, propose
 from hotlap.research.samplers import Run, gather, make_sampler, middle_of, quiet, suggest
-from hotlap.research.space import Params
+from hotlap.research.space import Params, identity
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,31 @@ def gp_ucb(study: Replay, budget: int, seed: int) -> dict[str, Claim]:
     return claims(study)
 
 
+def race(study: Replay, budget: int, seed: int) -> dict[str, Claim]:
+    """A whole study of ours: proposals, races on fresh seeds, and a title."""
+    landscape, seeds = study.landscape, study.tuning
+    numbers = {identity(params): number for number, params in enumerate(landscape.configs)}
+
+    def objective(params: Params, seed: int) -> float:
+        score = study.query(numbers[identity(params)], seed)
+        return math.nan if score is None else score
+
+    config = StudyConfig(
+        trials=budget,
+        seed=seed,
+        test_runs=0,
+        stop=StopConfig(converge=False),
+        seeds=SeedLists(seeds, seeds, ()),
+    )
+    result = optimise(objective, landscape.space, config, pool=landscape.points)
+    found = claims(study)
+    if result.champion is None or result.claimed is None:
+        return {"race": found["posterior"], "observed": found["observed"]}
+    champion = numbers[identity(result.champion)]
+    claim = Claim(champion, result.claimed, result.interval)
+    return {"race": claim, "observed": found["observed"]}
+
+
 def random_search(study: Replay, budget: int, seed: int) -> dict[str, Claim]:
     """Configurations of the table at random, none twice while there are others."""
     order = np.random.default_rng([seed, 2]).permutation(len(study.landscape.configs))
@@ -131,6 +160,7 @@ def optuna_tpe(study: Replay, budget: int, seed: int) -> dict[str, Claim]:
 
 
 STRATEGIES: dict[str, Strategy] = {
+    "race": race,
     "gp-ucb": gp_ucb,
     "gp": optuna_gp,
     "tpe": optuna_tpe,

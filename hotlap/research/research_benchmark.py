@@ -44,6 +44,8 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SHIPPED = "shipped"
 OUR_CODE = ("space", "gp", "acquisition", "proposer")
 """Modules that decide what ours proposes; results from other versions of them are not kept."""
+OUR_STUDY = ("race", "study", "convergence", "optimise", "replays", "landscape")
+"""Modules that decide what a study of ours ends with."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def make_cells(config: BenchResearchConfig, measures: Sequence[str]) -> list[Cel
             for strategy in strategies:
                 where = str(config.landscape or SHIPPED)
                 place = (where, strategy, repetition, config.landscape_budget, config.seed)
-                code = _fingerprint((*OUR_CODE, "replays", "landscape"), table)
+                code = _fingerprint((*OUR_CODE, *OUR_STUDY), table)
                 cells.append(Cell("landscape", *place, code))
     return cells
 

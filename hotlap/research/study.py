@@ -401,7 +401,7 @@ class Study:
     def _as_cut(self, run: RunSeen) -> Seen:
         """A run that a pruner ended tells what its settings give in the steps that it had.
 
-        Where steps are no part of the space its score stands as it is, which is too low if anything.
+        Where steps are no part of the space its score stands as it is, rather too low.
         """
         params, steps = run.params, run.cut_at
         shorter = params | {"timesteps": steps}
