@@ -47,7 +47,7 @@ REFUSE_WORDS = (
     "hotlap.research.earlier",
     "hotlap.research.engines.ray_engine",
     "hotlap.research.models",
-    "hotlap.research.optimise",
+    "hotlap.research.optimiser",
     "hotlap.research.overnight",
     "hotlap.research.samplers",
     "hotlap.research.space",
@@ -114,8 +114,7 @@ def research(cfg: ResearchConfig) -> Answer:
     from hotlap.report.study_report import write_report
     from hotlap.research import overnight
 
-    answer = overnight.research(cfg)
-    answer["report"] = str(write_report(cfg.folder))
+    answer = overnight.research(cfg, write_report)
     print(f"report: {answer['report']}")
     return answer
 

@@ -81,6 +81,13 @@ def test_the_last_line_is_json_when_asked(words: str, seen: list[object], capsys
         ("watch scripted:x --laps 0", "laps must be 1 or more, got 0"),
         ("bench sim --compiled maybe", "auto"),
         ("bench sim --device gpu", "device must be auto, cpu, cuda or cuda:N"),
+        ("research donkey --trails 5", "--trials"),
+        ("research donkey --sampler gpucb", "gp-ucb"),
+        ("research donkey --hours -1", "hours must be 0 or more, got -1.0"),
+        ("research --study Night", "a study's name has small letters"),
+        ("research chess", "there is no search space for chess yet; name a TOML file by --space"),
+        ("champion --episodes 0", "episodes must be at least 1, got 0"),
+        ("champion nobody --root /nowhere", "no study at nobody or /nowhere/nobody"),
         ("tracks generated_trak", "did you mean 'generated_track'?"),
         ("tracks circuit:first", "whole number"),
     ],
@@ -143,7 +150,10 @@ def test_interrupting_is_not_a_failure(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().err == "hotlap: stopped\n"
 
 
-@pytest.mark.parametrize("words", ["--help", "-h", "bench --help", "tracks --help", "watch -h"])
+@pytest.mark.parametrize(
+    "words",
+    ["--help", "-h", "bench --help", "tracks --help", "watch -h", "research -h", "champion -h"],
+)
 def test_help_is_given(words: str, capsys: Captured) -> None:
     assert main(words.split()) == 0
     assert "usage: hotlap" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """What `hotlap research` and `hotlap champion` can be told."""
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ class ResearchConfig(Command):
     target: float | None = None
     """Stop when the champion's claimed score reaches this."""
     study: str | None = None
-    """Name of the study, and of its folder under the root; the same name goes on with it."""
+    """Name of the study and of its folder; the same name goes on with it; none takes the task's."""
     space: str = "auto"
     """What may be tried: a shipped search space by name, or a TOML file of your own."""
     agent: Literal["ppo", "dqn", "sac", "tqc"] | None = None
@@ -35,7 +36,7 @@ class ResearchConfig(Command):
     max_timesteps: int | None = None
     """Most steps of a run."""
     explore: float = 2.0
-    """Standard deviations of hope in the upper confidence bound."""
+    """How bold proposals are: standard deviations of hope added to what is expected; 0 is not."""
     sampler: Literal["gp-ucb", "tpe", "cmaes", "gp", "random", "grid"] = "gp-ucb"
     """Who proposes: the Gaussian process of this house, or one of Optuna's samplers."""
     champion: Literal["race", "naive"] = "race"
@@ -65,7 +66,8 @@ class ResearchConfig(Command):
     cooldown: float = 0.0
     """Seconds between two runs, for simulators that need them; 2 is usual."""
     trainer: str | None = None
-    """A command of your own to make runs with; it gets the folder of the trial as last word."""
+    """A command of your own instead of `hotlap train`. Its last word is a folder: trial.json in it
+    says what to try, and result.json is what it leaves (`hotlap.research.engines.job`)."""
     preset: str = "auto"
     """Settings of the task: a shipped preset by name, or a TOML file of your own."""
     track: tuple[str, ...] = ()
@@ -87,17 +89,17 @@ class ResearchConfig(Command):
     stop: StopConfig = field(default_factory=StopConfig)
     """When nothing is left to win."""
     video: bool = True
-    """Film the champion at the end."""
+    """Film the champion at the end; --no-video leaves that out."""
     repair: bool = False
     """Drop damaged lines from the study's ledger first; a copy is kept."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be done."""
         for name in ("hours", "cooldown", "idle_limit"):
-            if not getattr(self, name) >= 0:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
         for name in ("time_limit", "memory_limit"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if self.workers < 0:
             raise ValueError(f"workers must be 0 (one per core) or more, got {self.workers}")
@@ -111,8 +113,9 @@ class ResearchConfig(Command):
             )
         if self.address is not None and self.engine != "ray":
             raise ValueError("--address is for --engine ray")
-        if self.trials == 0 and self.hours == 0 and self.target is None and not self.stop.converge:
-            raise ValueError("a study needs an end: --trials, --hours, --target or --stop.converge")
+        target = self.stop.target if self.target is None else self.target
+        if self.trials == 0 and self.hours == 0 and target is None and not self.stop.converge:
+            raise ValueError("a study needs an end: --trials, --hours, --target or convergence")
         low, high = self.min_timesteps, self.max_timesteps
         if min(low or 1, high or 1) < 1 or (low and high and low > high):
             raise ValueError(f"timesteps must be at least 1 and rise, got {low} and {high}")

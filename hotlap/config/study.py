@@ -68,7 +68,7 @@ class StopConfig:
     target: float | None = None
     """Claimed score of the champion that is good enough."""
     converge: bool = True
-    """Whether to stop when nothing can plausibly win any more."""
+    """Stop when nothing can plausibly win any more; --stop.no-converge goes on."""
     epsilon: float = 0.0
     """Difference in score that does not matter; never taken smaller than the seeds' noise."""
     probability: float = 0.9

@@ -52,7 +52,7 @@ def log_improvement(best: float) -> Rule:
 
 
 def expected_improvement(mean: Array, sd: Array, best: float) -> Array:
-    """Mean of max(score - best, 0) where the score is normal; without sd, the improvement itself."""
+    """Mean of max(score - best, 0) for a normal score; without sd, the improvement itself."""
     sd = np.asarray(sd, dtype=np.float64)
     gain = np.asarray(mean, dtype=np.float64) - best
     z = gain / np.where(sd > 0, sd, 1.0)
@@ -141,9 +141,11 @@ def neighbours(space: SearchSpace, points: Array, count: int, rng: np.random.Gen
     near = centres + np.where(moved, sizes * rng.standard_normal((m, d)), 0.0)
     # What leaves the range comes back from its edge.
     near = 1.0 - np.abs(1.0 - np.abs(near) % 2.0)
-    anew = space.settle(rng.random((m, d)))
     redrawn = rng.random((m, d)) < 1.0 / (2.0 * d)
-    near = np.where(choices_of(space), np.where(redrawn, anew, centres), near)
+    for column, dimension in enumerate(space):
+        if dimension.is_choice:
+            anew = rng.integers(len(dimension.levels or ()), size=m)
+            near[:, column] = np.where(redrawn[:, column], anew, centres[:, column])
     return space.park(snap(space, near))
 
 
@@ -153,16 +155,10 @@ def choices_of(space: SearchSpace) -> NDArray[np.bool_]:
 
 
 def geometry_of(space: SearchSpace) -> Geometry:
-    """How far points of the space are from each other."""
-    columns = {dimension.name: column for column, dimension in enumerate(space)}
-    conditions = tuple(
-        tuple(
-            (columns[parent], tuple(space[parent].encode(value) for value in values))
-            for parent, values in dimension.when.items()
-        )
-        for dimension in space
-    )
-    return Geometry(choices_of(space), conditions)
+    """What kind of coordinate each dimension of the space has."""
+    choices = choices_of(space)
+    parents = {name for dimension in space for name in dimension.when}
+    return Geometry(choices, choices & np.array([each.name in parents for each in space]))
 
 
 def snap(space: SearchSpace, points: Array) -> Array:
@@ -171,7 +167,12 @@ def snap(space: SearchSpace, points: Array) -> Array:
     for column, dimension in enumerate(space):
         if dimension.is_choice or getattr(dimension.distribution, "step", None) is None:
             continue
-        snapped[:, column] = [dimension.encode(dimension.decode(x)) for x in points[:, column]]
+        values = points[:, column]
+        ladder = _ladder(space, column)
+        if ladder is None:
+            snapped[:, column] = [dimension.encode(dimension.decode(x)) for x in values]
+        else:
+            snapped[:, column] = ladder[np.abs(values[:, None] - ladder).argmin(axis=1)]
     return snapped
 
 
@@ -249,7 +250,7 @@ def _ascend(
     Points share every call of the surrogate, which costs less than one climb after another.
     """
     m, d = points.shape
-    free = smooth[None, :] & belief.finished.geometry.active(points)
+    free = smooth[None, :] & counting(space, points)
     x = points.copy()
     value, slope = _worth_and_slope(belief, rule, x)
     slope = np.where(free, slope, 0.0)
@@ -303,6 +304,14 @@ def _bfgs(curvature: Array, moved: Array, turned: Array) -> Array:
     left = np.eye(moved.shape[1]) - rho * moved[:, :, None] * turned[:, None, :]
     outer = rho * moved[:, :, None] * moved[:, None, :]
     return left @ curvature @ left.transpose(0, 2, 1) + outer
+
+
+def counting(space: SearchSpace, points: Array) -> NDArray[np.bool_]:
+    """Which coordinates count at each point, (m, d): those that parking does not move."""
+    parents = {name for dimension in space for name in dimension.when}
+    kept = np.array([dimension.name in parents or dimension.is_choice for dimension in space])
+    probe = np.where(kept, points, 0.25)
+    return np.asarray(space.park(probe) == probe)
 
 
 def _step(

@@ -27,79 +27,30 @@ Array = NDArray[np.float64]
 
 SMALLEST_NOISE = 1e-6
 """Least noise variance beside outcomes of variance 1; keeps nearly equal points apart."""
+LARGEST_NOISE = 1e2
+BRANCH_WEIGHT = 9.0
+"""Squared distance of configurations on different branches."""
 FULL_FIT = 320
 """Most configurations whose likelihood is climbed as a whole; of more, a part is taken."""
 FIRST_FIT = 100
 """Configurations in the first, cheap fit, from which the whole one starts."""
-MOST_POINTS = 1000
+MOST_POINTS = 600
 """Most configurations a surrogate holds; of more, the best and an even share of the rest."""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """How far points are from each other, dimension by dimension.
-
-    A coordinate that counts only sometimes lies on an arc, and where it does not count, in the
-    middle of that arc's circle: equally far from every place where it does. Were it left at 0.5,
-    the ends of the range would look less known than its middle, and be tried first.
-    """
+    """What kind of coordinate each dimension has."""
 
     choices: NDArray[np.bool_]
-    """Which coordinates are choices, (d,)."""
-    conditions: tuple[tuple[tuple[int, tuple[float, ...]], ...], ...]
-    """For each dimension the columns it hangs on, each with the coordinates it must have."""
+    """Which are choices, (d,)."""
+    branches: NDArray[np.bool_]
+    """Which choices decide what else counts, (d,).
 
-    @cached_property
-    def owners(self) -> NDArray[np.intp]:
-        """The dimension of each feature, (f,): one for each, two for an arc."""
-        arcs = [bool(c) and not choice for c, choice in zip(self.conditions, self.choices)]
-        return np.repeat(np.arange(len(arcs)), np.where(arcs, 2, 1))
-
-    @cached_property
-    def hamming(self) -> NDArray[np.bool_]:
-        """Which features differ by 0 or 1, (f,)."""
-        return np.asarray(self.choices[self.owners])
-
-    def active(self, points: Array) -> NDArray[np.bool_]:
-        """Which coordinates count, (m, d)."""
-        counts = np.ones(points.shape, dtype=bool)
-        for column, condition in enumerate(self.conditions):
-            for parent, allowed in condition:
-                near = np.abs(points[:, [parent]] - np.array(allowed)) < 1e-9
-                counts[:, column] &= counts[:, parent] & near.any(axis=1)
-        return counts
-
-    def features(self, points: Array) -> Array:
-        """Points as features, (m, f)."""
-        return self._embed(points, sloped=False)
-
-    def slopes(self, points: Array) -> Array:
-        """Derivative of each feature by its own coordinate, (m, f); 0 for choices."""
-        return self._embed(points, sloped=True)
-
-    def _embed(self, points: Array, sloped: bool) -> Array:
-        plain = np.where(self.choices, 0.0, 1.0) + np.zeros_like(points) if sloped else points
-        features = plain[:, self.owners]
-        if not any(self.conditions):
-            return features
-        counts = self.active(points)
-        place = 0
-        for column, condition in enumerate(self.conditions):
-            if condition and self.choices[column]:
-                if not sloped:
-                    features[:, place] = np.where(counts[:, column], points[:, column], -1.0)
-            elif condition:
-                angle = points[:, column] / ARC_RADIUS
-                size = counts[:, column] * (1.0 if sloped else ARC_RADIUS)
-                pair = (-np.sin(angle), np.cos(angle)) if sloped else (np.cos(angle), np.sin(angle))
-                features[:, place], features[:, place + 1] = size * pair[0], size * pair[1]
-                place += 1
-            place += 1
-        return features
-
-
-ARC_RADIUS = 0.5
-"""Distance of a coordinate that counts from its place where it does not."""
+    Configurations on different branches have other settings, so that they tell next to nothing of
+    each other: the distance is fixed, at a correlation of 0.03. Where it was learnt, two branches
+    that happened to be alike made the surrogate sure of a third that it had hardly seen.
+    """
 
 
 @dataclass(frozen=True)
@@ -157,8 +108,8 @@ class Hyperparameters:
 class Scale:
     """How scores become outcomes: `z = (warp((score - middle) / spread) - shift) / unit`.
 
-    The warp is the identity down to one spread below the median and a logarithm from there: regions
-    that are bad may differ by orders of magnitude, which says nothing about where the best one lies.
+    The warp is the identity down to one spread below the median and a logarithm from there: bad
+    regions may differ by orders of magnitude, which says nothing about where the best one lies.
     """
 
     middle: float
@@ -189,12 +140,11 @@ def scale_of(means: Array) -> Scale:
     """The scale for these means of configurations, all finite."""
     middle = float(np.median(means))
     tiny = 1e-9 * max(1.0, float(np.max(np.abs(means))))
-    # What lies further below the median than three times the best lies above it is an outlier, and
-    # would set the unit for all.
-    lowest = middle - 3.0 * max(float(np.max(means)) - middle, tiny)
+    # What lies further below the median than three times the best, or the lower quartile, is away
+    # from it is an outlier, and would set the unit for all.
+    reach = max(float(np.max(means)) - middle, middle - float(np.quantile(means, 0.25)))
+    lowest = middle - 3.0 * reach if reach > tiny else -math.inf
     spread = float(np.std(np.maximum(means, lowest)))
-    if spread <= tiny:
-        spread = float(np.std(means))
     if spread <= tiny:
         return Scale(middle, 1.0, 0.0, 1.0)
     warped = _warp((means - middle) / spread)
@@ -355,8 +305,7 @@ class Surrogate:
         covariance, _ = self._covariance(points)
         mean = self.scale.to_scores(covariance @ self.alpha)
         half = solve_triangular(self.root, covariance.T, lower=True)
-        features = self.geometry.features(points)
-        q = weighted_distances(features, features, self._weights, self.geometry.hamming)
+        q = weighted_distances(points, points, self.hyperparameters.weights, self.geometry.choices)
         among = self.hyperparameters.signal * matern(q)[0] - half.T @ half
         return mean, among * self.scale.size**2
 
@@ -405,58 +354,45 @@ class Surrogate:
             "deviations",
         )
 
-    @cached_property
-    def _features(self) -> Array:
-        return self.geometry.features(self.points)
-
-    @cached_property
-    def _weights(self) -> Array:
-        """w by feature, (f,)."""
-        return np.asarray(self.hyperparameters.weights[self.geometry.owners])
-
     def _covariance(self, points: Array) -> tuple[Array, Array]:
         """Covariance with what was seen, and its derivative by q; (m, n) each."""
-        features = self.geometry.features(points)
-        q = weighted_distances(features, self._features, self._weights, self.geometry.hamming)
+        weights, signal = self.hyperparameters.weights, self.hyperparameters.signal
+        q = weighted_distances(points, self.points, weights, self.geometry.choices)
         correlation, slope = matern(q)
-        return self.hyperparameters.signal * correlation, self.hyperparameters.signal * slope
+        return signal * correlation, signal * slope
 
     def _chain(self, by_q: Array, points: Array) -> Array:
         """Sum over what was seen of a derivative by q times dq/dx, (m, d)."""
-        features = self.geometry.features(points)
-        inner = features * by_q.sum(axis=1, keepdims=True) - by_q @ self._features
-        inner *= 2.0 * self._weights * self.geometry.slopes(points)
-        starts = np.flatnonzero(np.diff(self.geometry.owners, prepend=-1))
-        return np.asarray(np.add.reduceat(inner, starts, axis=1))
+        inner = points * by_q.sum(axis=1, keepdims=True) - by_q @ self.points
+        weights = np.where(self.geometry.choices, 0.0, self.hyperparameters.weights)
+        return np.asarray(2.0 * weights * inner)
 
     def _at_least(self, variance: Array) -> Array:
         """Rounding may leave a variance at or below nothing."""
         return np.maximum(variance, 1e-12 * self.hyperparameters.signal)
 
 
-def weighted_distances(a: Array, b: Array, weights: Array, hamming: NDArray[np.bool_]) -> Array:
-    """q between features, (len(a), len(b)).
+def weighted_distances(a: Array, b: Array, weights: Array, choices: NDArray[np.bool_]) -> Array:
+    """Squared distances q between points, (len(a), len(b)).
 
     Numbers go through one matrix product; what it loses to rounding, about 1e-15, is
     below the jitter.
     """
-    numeric = ~hamming
+    numeric = ~choices
     roots = np.sqrt(weights[numeric])
     u, v = a[:, numeric] * roots, b[:, numeric] * roots
     q = (u * u).sum(axis=1)[:, None] + (v * v).sum(axis=1)[None, :] - 2.0 * (u @ v.T)
-    for column in np.flatnonzero(hamming):
-        q += weights[column] * (np.abs(a[:, [column]] - b[None, :, column]) > 0.5)
+    for column in np.flatnonzero(choices):
+        q += weights[column] * (a[:, [column]] != b[None, :, column])
     return np.maximum(q, 0.0)
 
 
-def pair_differences(points: Array, geometry: Geometry) -> Array:
+def pair_differences(points: Array, choices: NDArray[np.bool_]) -> Array:
     """Squared differences of every pair by dimension: lower triangle by rows, (d, n(n-1)/2)."""
-    features = geometry.features(points).T
     rows, columns = np.tril_indices(len(points), -1)
-    pairs = (features[:, rows] - features[:, columns]) ** 2
-    pairs[geometry.hamming] = pairs[geometry.hamming] > 0.25
-    starts = np.flatnonzero(np.diff(geometry.owners, prepend=-1))
-    return np.asarray(np.add.reduceat(pairs, starts, axis=0))
+    pairs = (points.T[:, rows] - points.T[:, columns]) ** 2
+    pairs[choices] = pairs[choices] != 0.0
+    return np.asarray(pairs)
 
 
 def cholesky(matrix: Array) -> tuple[Array, float]:
@@ -480,9 +416,7 @@ def condition(
     scale: Scale,
 ) -> Surrogate:
     """The surrogate with these hyperparameters, given outcomes."""
-    features = geometry.features(points)
-    weights = hyperparameters.weights[geometry.owners]
-    q = weighted_distances(features, features, weights, geometry.hamming)
+    q = weighted_distances(points, points, hyperparameters.weights, geometry.choices)
     np.fill_diagonal(q, 0.0)
     covariance = hyperparameters.signal * matern(q)[0]
     covariance[np.diag_indices(len(points))] += hyperparameters.noise / counts
@@ -534,28 +468,37 @@ def _climb_from_parts(
     """The most probable (log w, log signal, log noise)."""
     d = seen.points.shape[1]
     squares = seen.squares / scale.size**2
+    # Runs of one configuration that agree to the last digit: there is no noise to be fitted.
+    most_noise = SMALLEST_NOISE if seen.freedom and squares < 1e-18 else LARGEST_NOISE
 
     def likelihood(rows: NDArray[np.intp]) -> Likelihood:
-        pairs = pair_differences(seen.points[rows], seen.geometry)
+        pairs = pair_differences(seen.points[rows], seen.geometry.choices)
         return Likelihood(outcomes[rows], counts[rows], pairs, squares, seen.freedom)
 
     first = most_telling(seen, FIRST_FIT)
     small = likelihood(first)
     usual = np.full(d, -2.0 * math.log(prior.scale))
+    usual[seen.geometry.branches] = math.log(BRANCH_WEIGHT)
     starts = [
         np.concatenate([usual, [0.0, math.log(prior.noise)]]),
         np.concatenate([usual, [math.log(0.5), math.log(0.3)]]),
     ]
-    ends = [_climb(small, prior, start, 60) for start in starts]
+    branches = seen.geometry.branches
+    ends = [_climb(small, prior, start, branches, most_noise, 60) for start in starts]
     theta = max(ends, key=lambda end: end[0])[1]
     if len(seen) > len(first):
         whole = most_telling(seen, FULL_FIT)
-        theta = _climb(likelihood(whole), prior, theta, 12)[1]
+        theta = _climb(likelihood(whole), prior, theta, branches, most_noise, 12)[1]
     return theta
 
 
 def _climb(
-    likelihood: Likelihood, prior: Prior, start: Array, iterations: int
+    likelihood: Likelihood,
+    prior: Prior,
+    start: Array,
+    branches: NDArray[np.bool_],
+    most_noise: float,
+    iterations: int,
 ) -> tuple[float, Array]:
     """Log posterior and place of the top that is reached from a start."""
 
@@ -566,8 +509,10 @@ def _climb(
         belief, pull = prior.log_density(theta)
         return -(value + belief), -(slope + pull)
 
-    bounds = [(-10.0, 10.0)] * (len(start) - 2)
-    bounds += [(math.log(1e-3), math.log(1e3)), (math.log(SMALLEST_NOISE), math.log(1e2))]
+    fixed = math.log(BRANCH_WEIGHT)
+    bounds = [(fixed, fixed) if branch else (-10.0, 10.0) for branch in branches]
+    bounds += [(math.log(1e-3), math.log(1e3)), (math.log(SMALLEST_NOISE), math.log(most_noise))]
+    start = np.minimum(start, [high for _, high in bounds])
     found = minimize(
         descend,
         start,

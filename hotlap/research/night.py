@@ -5,6 +5,7 @@ results like any other. A full disk is waited for. Killed itself at any moment, 
 by the same command: trials that were under way are taken up, finished ones are never run twice.
 """
 
+import contextlib
 import errno
 import json
 import shutil
@@ -13,9 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hotlap.research.engines.job import Engine, Job, Outcome, read_result
+from hotlap.research.engines.job import RESULT, Engine, Job, Outcome, read_result
 from hotlap.research.publishing import Publisher
-from hotlap.research.study import Finish, Plan, Study
+from hotlap.research.study import LARGEST, Finish, Plan, Study
 from hotlap.research.trial import TRIAL
 from hotlap.store.atomic import make_folder, write_file
 from hotlap.store.ledger import Ledger
@@ -32,7 +33,13 @@ PATIENCE = 600.0
 """Seconds that a full disk is waited for."""
 SPENT = ("checkpoints", "replay", "best", "tensorboard")
 """What a finished run needs no longer."""
+NUMBERS = ("std_reward", "seconds", "lap_rate", "timesteps")
+"""What a result may tell beside its score, as numbers."""
+KEPT = ("lap_rate", "rewards", "timesteps")
+"""What of it is kept in the record under the same name."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
+NO_ROOM = "No space left on device"
+"""How the system says it, where only its words are left."""
 
 
 def patiently(action: Callable[[], Result]) -> Result:
@@ -42,9 +49,10 @@ def patiently(action: Callable[[], Result]) -> Result:
         try:
             return action()
         except OSError as error:
-            if error.errno not in FULL or time.monotonic() > end:
+            # A whole folder's copy fails with words alone.
+            if (error.errno not in FULL and NO_ROOM not in str(error)) or time.monotonic() > end:
                 raise
-            print(f"the disk is full ({error.filename}); waiting for room", flush=True)
+            _cry(f"the disk is full ({error.filename}); waiting for room")
             time.sleep(2.0)
 
 
@@ -98,8 +106,12 @@ class Night:
         self.seconds = hours * 3600
         self._began = time.monotonic()
         self._last_end = -1e9
-        self._ended: dict[int, tuple[Plan, Outcome]] = {}
         self._under_way: dict[int, Plan] = {}
+        """Decided on, and not yet taken in."""
+        self._waiting: list[Plan] = []
+        """Those of them that the engine was not given yet."""
+        self._ended: dict[int, tuple[Plan, Outcome]] = {}
+        """Those of them that the engine is done with."""
         self.on_finish: Callable[[Plan, dict[str, Any]], None] = lambda plan, record: None
 
     def run(self) -> str:
@@ -108,11 +120,9 @@ class Night:
         while self.study.stopped is None:
             reason = self._reason()
             if reason is None:
-                self._begin_more(self.study.next)
+                self._decide_more(self.study.next)
             if self._under_way:
                 self._attend()
-            elif reason is None and self._waits():
-                time.sleep(0.1)
             else:
                 self.study.stop(reason or "nothing is left to try")
         return str(self.study.stopped)
@@ -121,7 +131,7 @@ class Night:
         """Run the last test, on untouched seeds."""
         self._take_up()
         while True:
-            self._begin_more(self.study.next_test)
+            self._decide_more(self.study.next_test)
             if not self._under_way:
                 break
             self._attend()
@@ -133,26 +143,35 @@ class Night:
         for plan in self.study.pending:
             if plan.trial not in self._under_way:
                 self.say(f"trial {plan.trial}: taken up again")
-                self._submit(plan)
+                self._queue(plan)
 
-    def _begin_more(self, decide: Callable[[], Plan | None]) -> None:
-        while len(self._under_way) < self.engine.capacity and not self._waits():
+    def _decide_more(self, decide: Callable[[], Plan | None]) -> None:
+        """Decide at once where there is room: what is decided must not hang on the time."""
+        while len(self._under_way) < self.engine.capacity:
             plan = decide()
             if plan is None:
                 return
             self._tell_plan(plan)
-            self._submit(plan)
+            self._queue(plan)
 
-    def _waits(self) -> bool:
-        """Whether the next run must wait a little, for a simulator to cool down."""
-        return time.monotonic() - self._last_end < self.cooldown
+    def _queue(self, plan: Plan) -> None:
+        self._under_way[plan.trial] = plan
+        self._waiting.append(plan)
+        self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
+        while self._waiting and self._cooling() <= 0:
+            self._submit(self._waiting.pop(0))
+
+    def _cooling(self) -> float:
+        """Seconds for which the next run must wait, for a simulator to cool down."""
+        return self._last_end + self.cooldown - time.monotonic()
 
     def _submit(self, plan: Plan) -> None:
         folder = self.trial_folder(plan.trial)
         self._wait_for_room()
         attempt = patiently(lambda: self._prepare(plan, folder))
-        self._under_way[plan.trial] = plan
-        if attempt > ATTEMPTS:
+        if attempt > ATTEMPTS and read_result(folder) is None:
             text = f"given up: it was begun {ATTEMPTS} times and never ended"
             self._ended[plan.trial] = (plan, Outcome(plan.trial, "killed", reason=text))
             return
@@ -163,9 +182,11 @@ class Night:
         """Write down what to try; which attempt it is."""
         make_folder(folder)
         path = folder / TRIAL
-        attempt = 1
-        if path.exists():
-            attempt += int(json.loads(path.read_text(encoding="utf-8"))["attempt"])
+        attempt = 0
+        # A trial may do anything to the files in its folder.
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            attempt = int(json.loads(path.read_bytes())["attempt"])
+        attempt += 1
         table = {
             "trial": plan.trial,
             "attempt": attempt,
@@ -178,16 +199,19 @@ class Night:
         return attempt
 
     def _attend(self) -> None:
-        """Take in what ended."""
+        """Begin what waits, and take in what ended."""
+        self._begin_waiting()
         ordered = self.study.config.ordered
         ready = self._ended and (not ordered or min(self._under_way) in self._ended)
-        for outcome in self.engine.poll(0.0 if ready else 1.0):
+        patience = max(0.0, min(1.0, self._cooling())) if self._waiting else 1.0
+        if len(self._waiting) == len(self._under_way):
+            time.sleep(patience)  # an engine that runs nothing does not wait
+        for outcome in self.engine.poll(0.0 if ready else patience):
             plan = self._under_way[outcome.trial]
             if outcome.status == "lost" or _was_full(outcome):
                 self.say(f"trial {plan.trial}: {_first_line(outcome.reason)}; it runs again")
-                del self._under_way[plan.trial]
                 time.sleep(1.0)  # a machine that could not run it may need a moment
-                self._submit(plan)
+                self._queue(plan)
                 continue
             self._ended[outcome.trial] = (plan, outcome)
             self._last_end = time.monotonic()
@@ -211,7 +235,7 @@ class Night:
         self._tell_finish(plan, record)
         if before != self.study.champion:
             self.say(f"champion: {self.study.champion} {self.study.champion_params()}")
-        self.on_finish(plan, record)
+        patiently(lambda: self.on_finish(plan, record))
         if self.publisher is not None:
             self.publisher.trial_finished(len(self.study.finished))
 
@@ -239,7 +263,7 @@ class Night:
                 raise OSError(
                     errno.ENOSPC, f"less than {FREE // 10**6} MB free for a run", str(self.folder)
                 )
-            print(f"less than {FREE // 10**6} MB are free in {self.folder}; waiting", flush=True)
+            _cry(f"less than {FREE // 10**6} MB are free in {self.folder}; waiting")
             time.sleep(2.0)
 
     def _publish(self) -> None:
@@ -295,27 +319,38 @@ def read_finish(folder: Path, outcome: Outcome) -> Finish:
     if table is None:
         status = {"done": "failed", "lost": "failed"}.get(outcome.status, outcome.status)
         return Finish(status, elapsed=outcome.elapsed, reason=outcome.reason or None)
-    score = table.get("mean_reward")
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        text = f"result.json must hold a number as mean_reward, got {score!r}"
-        return Finish("failed", elapsed=outcome.elapsed, reason=text)
+    names = ("mean_reward", *(name for name in NUMBERS if table.get(name) is not None))
+    try:
+        number = {name: _number(table.get(name), name) for name in names}
+    except ValueError as error:
+        return Finish("failed", elapsed=outcome.elapsed, reason=f"{RESULT} {error}")
     model = table.get("model")
-    kept = ("lap_rate", "rewards", "timesteps")
-    more: dict[str, Any] = {name: table[name] for name in kept if name in table}
     return Finish(
         "pruned" if table.get("pruned") else "ok",
-        float(score),
-        table.get("std_reward"),
-        float(table.get("seconds", outcome.elapsed)),
+        number["mean_reward"],
+        number.get("std_reward"),
+        number.get("seconds", outcome.elapsed),
         None if model is None else f"trials/{folder.name}/{model}",
         None,
-        more,
+        {name: table[name] for name in KEPT if table.get(name) is not None},
     )
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > LARGEST:
+        raise ValueError(f"must hold a number as {name}, got {value!r:.50}")
+    return float(value)
 
 
 def _was_full(outcome: Outcome) -> bool:
     """Whether a trial failed for want of room, which is not its fault."""
-    return outcome.status == "failed" and "No space left on device" in outcome.reason
+    return outcome.status == "failed" and NO_ROOM in outcome.reason
+
+
+def _cry(text: str) -> None:
+    """Tell that the disk is full, if that can be told: the output may go to the same disk."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
 
 
 def _first_line(text: str) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hotlap.config.naming import nearest
 from hotlap.config.presets import SHIPPED
 from hotlap.config.research import ChampionConfig, ResearchConfig
@@ -18,10 +20,10 @@ from hotlap.research.earlier import read_earlier
 from hotlap.research.engines.job import Engine
 from hotlap.research.engines.local import LocalEngine, sweep
 from hotlap.research.night import Night, PatientBook
-from hotlap.research.optimise import describe, open_book
+from hotlap.research.optimiser import describe, open_book
 from hotlap.research.proposer import Seen
 from hotlap.research.publishing import Publisher
-from hotlap.research.space import Dimension, SearchSpace, load_space
+from hotlap.research.space import Dimension, SearchSpace, apply, load_space
 from hotlap.research.study import Plan, Study
 from hotlap.store.ledger import repair_ledger
 
@@ -30,11 +32,15 @@ UNSEEN = ("warehouse", "mini_monaco", "circuit_launch", "loop:7")
 TRIAL = (sys.executable, "-m", "hotlap.research.trial")
 
 
-def research(config: ResearchConfig) -> dict[str, Any]:
-    """Lead a study to its end, or go on with it."""
+def research(
+    config: ResearchConfig, report: Callable[[Path], Path] | None = None
+) -> dict[str, Any]:
+    """Lead a study to its end, or go on with it; `report` writes a page about its folder."""
     space = _space(config)
+    if config.trainer is None:
+        _refuse_what_cannot_train(config, space)
     folder = config.folder
-    if config.repair:
+    if config.repair and (folder / "ledger.jsonl").exists():
         for line in repair_ledger(folder / "ledger.jsonl"):
             print(f"dropped line {line.number}: {line.problem}", flush=True)
     workers = config.workers or _room(config)
@@ -46,6 +52,7 @@ def research(config: ResearchConfig) -> dict[str, Any]:
         for note in [*notes, *sweep(folder / "trials")]:
             say(note)
         study = Study(space, study_config, PatientBook(ledger), None, earlier, say)
+        study.go_on()
         made = len(study.finished)
         say(
             f"study {config.name}: {len(space)} parameters, {workers} at a time, "
@@ -60,16 +67,22 @@ def research(config: ResearchConfig) -> dict[str, Any]:
             reason = night.run()
             say(f"stopped: {reason}")
             night.test()
+        except BaseException:
+            if publisher is not None:
+                publisher.close()
+            raise
         finally:
             engine.close()
         save_champion(study, folder)
         certificate = study.certify()
         _tell_certificate(certificate, say)
-        shown = _show(config, study, folder)
+        shown = _show(config, study, folder, say)
+        page = None if report is None else report(folder)  # before the last push, which takes it
         if publisher is not None:
             for record in publisher.finish(len(study.finished)):
                 ledger.append("push", **record)
-        return _answer(study, folder, reason, certificate, shown)
+        answer = _answer(study, folder, reason, certificate, shown)
+        return answer | {"report": None if page is None else str(page)}
 
 
 def champion(config: ChampionConfig) -> dict[str, Any]:
@@ -90,8 +103,11 @@ def champion(config: ChampionConfig) -> dict[str, Any]:
             f"{manifest['fresh_seeds']} fresh seeds; this model: {manifest['mean_reward']:.2f}"
         )
     model = folder / FOLDER / MODEL
-    print(f"model: {model}", flush=True)
-    answer: dict[str, Any] = {"study": str(folder), "model": str(model), **manifest}
+    print(f"model: {model if model.is_dir() else 'none'}", flush=True)
+    found = str(model) if model.is_dir() else None
+    answer: dict[str, Any] = {"study": str(folder), "model": found, **manifest}
+    if not model.is_dir() and (config.export or config.track or config.video):
+        raise ValueError(f"{folder} keeps no model of its champion, whose trainer left none")
     if config.export is not None:
         if config.export.exists():
             raise ValueError(f"{config.export} exists; name a new folder to export to")
@@ -139,6 +155,19 @@ def _space(config: ResearchConfig) -> SearchSpace:
     return space if config.agent is None else only(space, "agent", config.agent)
 
 
+def _refuse_what_cannot_train(config: ResearchConfig, space: SearchSpace) -> None:
+    """Stop now at a task, preset or track that would fail in every run, or only in the morning."""
+    from hotlap.research.commands import refuse_unknown_run
+    from hotlap.research.worlds import known_tasks
+    from hotlap.sim.tracks.catalogue import find_track
+
+    params = space.decode(space.settle(np.zeros((1, len(space))))[0])
+    train = apply(TrainConfig, space.fixed | config.training() | params, "settings")
+    refuse_unknown_run(train.settle("cpu", False, known_tasks()), trust=False)
+    for track in config.unseen:
+        find_track(track)
+
+
 def only(space: SearchSpace, name: str, value: Any) -> SearchSpace:
     """The space with one choice taken; what hangs on another falls away."""
     chosen = space[name]
@@ -162,7 +191,7 @@ def _earlier(config: ResearchConfig, space: SearchSpace) -> tuple[list[Seen], li
     seen, notes = [], []
     for path in config.earlier:
         found = read_earlier(path, space, config.training())
-        notes += [f"{path}: {note}" for note in found.notes]
+        notes += found.notes
         for run in found.records:
             scores = () if run.mean_reward is None else (run.mean_reward,)
             seen.append(Seen(run.params, scores, int(not scores), run.elapsed_sec))
@@ -240,13 +269,35 @@ def _tell_certificate(certificate: dict[str, Any] | None, say: Callable[[str], N
         )
 
 
-def _show(config: ResearchConfig, study: Study, folder: Path) -> dict[str, Any] | None:
+def _show(
+    config: ResearchConfig, study: Study, folder: Path, say: Callable[[str], None]
+) -> dict[str, Any] | None:
     """Let the champion drive where it never was; what that gave, written down once."""
     model = folder / FOLDER / MODEL
-    if not config.task.startswith("donkey") or not model.is_dir():
+    ours = config.trainer is None and config.task.startswith("donkey")
+    if not ours or not model.is_dir():
         return None
-    if written := study.book.records("shown"):
+    written = study.book.records("shown")
+    if written and written[-1]["after"] == len(study.finished):
         return written[-1]
+    try:
+        tables, film = _drive_at_home_and_away(config, folder)
+    except Exception as error:  # the night's results do not hang on a film
+        say(f"the champion could not be shown: {type(error).__name__}: {error}")
+        study.book.append("note", text=f"the champion could not be shown: {error}")
+        return None
+    gap = tables["trained"]["mean_return"] - tables["unseen"]["mean_return"]
+    print(f"gap between trained and unseen tracks: {gap:.2f}", flush=True)
+    return study.book.append(
+        "shown", after=len(study.finished), gap=gap, film=None if film is None else film.name,
+        **tables,
+    )  # fmt: skip
+
+
+def _drive_at_home_and_away(
+    config: ResearchConfig, folder: Path
+) -> tuple[dict[str, Any], Path | None]:
+    """How the champion drives on the tracks of its training and on others, and the film of it."""
     trained = config.track or ("generated_track",)
     unseen = config.unseen or tuple(track for track in UNSEEN if track not in trained)
     film = folder / "champion.mp4" if config.video else None
@@ -254,14 +305,12 @@ def _show(config: ResearchConfig, study: Study, folder: Path) -> dict[str, Any] 
     for name, tracks in (("trained", trained), ("unseen", unseen)):
         print(f"\nthe champion on {name} tracks: {', '.join(tracks)}", flush=True)
         tables[name] = _drive(
-            model, tracks, config.eval_episodes * len(tracks), film if name == "trained" else None
+            folder / FOLDER / MODEL,
+            tracks,
+            config.eval_episodes * len(tracks),
+            film if name == "trained" else None,
         )
-    gap = tables["trained"]["mean_return"] - tables["unseen"]["mean_return"]
-    print(f"gap between trained and unseen tracks: {gap:.2f}", flush=True)
-    return study.book.append(
-        "shown", after=len(study.finished), gap=gap, film=None if film is None else film.name,
-        **tables,
-    )  # fmt: skip
+    return tables, film
 
 
 def _drive(
@@ -297,7 +346,7 @@ def _answer(
         "interval": None if claim is None else list(claim.interval()),
         "tested": tested[0]["tested"] if tested else None,
         "optimism": tested[0]["optimism"] if tested else None,
-        "model": str(folder / FOLDER / MODEL) if study.champion is not None else None,
+        "model": str(folder / FOLDER / MODEL) if (folder / FOLDER / MODEL).is_dir() else None,
         "lap_rate": None if shown is None else shown["trained"]["lap_rate"],
         "unseen_lap_rate": None if shown is None else shown["unseen"]["lap_rate"],
         "gap": None if shown is None else shown["gap"],

@@ -2,21 +2,28 @@
 
 A proposal is a function of what was seen, what is running and the study's seed, and of nothing
 else: asked again, it is the same, to the bit, so a study that was killed goes on as it would have.
-The first proposals fill the space; later ones have the largest upper confidence bound (UCB) under
-a Gaussian process, and every `exploit_every`-th the largest expected improvement.
+The first proposals fill the space. After that, three ways take turns, for none of them alone was
+best on every problem tried:
+
+    bound     the largest upper confidence bound, UCB = mean + explore x sd
+    improve   the largest expected improvement over the best expected score: works out details
+    scatter   the largest UCB among a few random points: a look where the surrogate sees no reason
+              to, which finds what it is wrong about (plateaus, branches hardly tried)
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hotlap.config.naming import nearest
 from hotlap.research.acquisition import (
     Belief,
     Rule,
+    expected_improvement,
     geometry_of,
     log_improvement,
     maximise,
@@ -26,6 +33,11 @@ from hotlap.research.acquisition import (
 )
 from hotlap.research.gp import Array, Observations, Surrogate, fit
 from hotlap.research.space import Params, SearchSpace, identity
+
+Turn = Literal["bound", "improve", "scatter"]
+
+NO_NOISE = 4e-3
+"""Noise variance, beside outcomes of variance 1, below which a second run tells nothing new."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +70,18 @@ class ProposerSettings:
     """Standard deviations of hope in UCB = mean + explore x sd; 0 trusts the means."""
     initial: int = 8
     """Configurations that fill the space before the surrogate has a say; at least 2."""
-    pattern: str = "eues"
-    few: int = 24
-    fill_when_lost: bool = True
+    turns: tuple[Turn, ...] = ("improve", "bound", "scatter")
+    """What decides, one proposal after the other, over and over."""
+    few: int = 8
+    """Random points of which a scattered proposal is the best."""
     repeat: bool = True
     """Whether a configuration that ran may run again where runs of one differ."""
     cost_aware: bool = False
-    """Whether hope is weighed against the seconds a trial is expected to take."""
+    """Whether hope is weighed against the seconds a trial is expected to take.
+
+    A second surrogate, of the logarithm of the seconds, is asked how long a trial will take; what
+    the score may rise above the best expected one, UCB or expected improvement, is divided by it.
+    """
     candidates: int = 512
     """Quasi-random points that are looked at before the best are climbed from."""
     starts: int = 8
@@ -76,10 +93,14 @@ class ProposerSettings:
             raise ValueError(f"explore must be at least 0, got {self.explore}")
         if self.initial < 2:
             raise ValueError(f"initial must be at least 2, got {self.initial}")
-        if self.candidates < 1:
-            raise ValueError(f"candidates must be at least 1, got {self.candidates}")
-        if self.starts < 1:
-            raise ValueError(f"starts must be at least 1, got {self.starts}")
+        for turn in self.turns:
+            if turn not in get_args(Turn):
+                raise ValueError(f"turns: {nearest(turn, get_args(Turn), 'turn')}")
+        if not self.turns:
+            raise ValueError("turns must name at least one of bound, improve, scatter")
+        for name in ("few", "candidates", "starts"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -130,37 +151,41 @@ def propose(
     settings = settings or ProposerSettings()
     running = _encode_all(space, pending)
     observations = observe(space, seen)
-    turn = sum(len(each.scores) + each.failures for each in seen) + len(pending)
     known = len(observations) + len({identity(params) for params in pending})
     if known < settings.initial or not len(observations):
         return _fill(space, observations, running, known, seed, pool)
-    rng = np.random.default_rng([seed, turn])
+    if pool is None and settings.repeat and _is_noise_unknown(observations, running):
+        return _again(space, observations)
+    number = sum(len(each.scores) + each.failures for each in seen) + len(pending)
+    rng = np.random.default_rng([seed, number])
     surrogate = fit(observations)
     belief = Belief.of(surrogate, running)
-    scored = observations.points[observations.counts > 0]
-    leader = float(surrogate.predict(scored)[0].max()) if len(scored) else 0.0
-    rule, why = _rule(settings, turn, leader, surrogate)
-    letter = settings.pattern[turn % len(settings.pattern)]
-    if pool is None and (
-        letter == "s" or (letter == "u" and settings.fill_when_lost and surrogate.check.error > 1.0)
-    ):
-        points = quasi_random(space, settings.few, int(rng.integers(2**31)))
-        mean, sd = belief.predict(points)
-        points = points[np.argsort(-rule(mean, sd)[0], kind="stable")]
-        why += " scatter"
-    elif pool is None:
-        points, _ = _search(space, belief, rule, observations, settings, rng)
-    else:
-        mean, sd = belief.predict(pool)
-        points = pool[np.argsort(-rule(mean, sd)[0], kind="stable")]
+    leader = _leader(surrogate, observations)
+    turn = _turn(settings, number, surrogate)
+    rule = log_improvement(leader) if turn == "improve" else upper_bound(settings.explore)
+    points = _ranked(space, belief, rule, turn, settings, rng, pool)
+    why = _reason(turn, leader, settings)
+    if settings.cost_aware and (clock := fit_clock(space, seen)):
+        points = _by_cost(points, belief, turn, leader, settings.explore, clock)
+        why += ", per expected second"
     barred = _barred(space, observations, pending, surrogate, settings)
     top, note = _first_free(space, points, barred, pending)
-    return Proposal(top[0][0], _describe(space, belief, top, settings.explore), why + note)
+    if not surrogate.check.good:
+        note += f"; {surrogate.check.sentence}"
+    return Proposal(top[0][0], _describe(belief, top, settings.explore), why + note)
 
 
 def fit_surrogate(space: SearchSpace, seen: Sequence[Seen]) -> Surrogate:
     """What the runs so far say about every point of the space."""
     return fit(observe(space, seen))
+
+
+def fit_clock(space: SearchSpace, seen: Sequence[Seen]) -> Surrogate | None:
+    """The logarithm of the seconds a trial takes at every point; None where too few are known."""
+    timed = [each for each in seen if each.seconds is not None and each.seconds > 0]
+    if len(timed) < 3:
+        return None
+    return fit(observe(space, [Seen(t.params, (math.log(t.seconds or 1.0),)) for t in timed]))
 
 
 def recommend(space: SearchSpace, seen: Sequence[Seen]) -> Params:
@@ -229,34 +254,86 @@ def _fill(
     return Proposal(space.decode(point), (), f"fills the space, number {place + 1}")
 
 
-def _rule(
-    settings: ProposerSettings, turn: int, leader: float, surrogate: Surrogate
-) -> tuple[Rule, str]:
-    """What decides at this turn, and what to say of it."""
-    if settings.pattern[turn % len(settings.pattern)] == "e" and settings.explore > 0:
-        return log_improvement(leader), f"largest expected improvement over {leader:.4g}"
-    return upper_bound(settings.explore), f"largest mean + {settings.explore:g} sd"
+def _is_noise_unknown(observations: Observations, running: Array) -> bool:
+    """Whether no configuration ran twice, nor is about to."""
+    if observations.freedom or not (observations.counts > 0).any():
+        return False
+    return not any((observations.points == point).all(axis=1).any() for point in running)
 
 
-def _search(
+def _again(space: SearchSpace, observations: Observations) -> Proposal:
+    """The best configuration so far once more: no other single run tells as much of the noise."""
+    best = int(np.nanargmax(observations.means))
+    why = "the best so far once more, to tell noise from signal"
+    return Proposal(space.decode(observations.points[best]), (), why)
+
+
+def _leader(surrogate: Surrogate, observations: Observations) -> float:
+    """The best expected score of a configuration that has one."""
+    scored = observations.points[observations.counts > 0]
+    return float(surrogate.predict(scored)[0].max()) if len(scored) else surrogate.scale.middle
+
+
+def _turn(settings: ProposerSettings, number: int, surrogate: Surrogate) -> Turn:
+    """What decides at this proposal."""
+    turn = settings.turns[number % len(settings.turns)]
+    if settings.explore == 0:
+        return "bound"
+    # A surrogate that foretells no better than the plain mean knows no bounds either: it would send
+    # trial after trial into the corners.
+    if turn == "bound" and surrogate.check.error > 1.0:
+        return "scatter"
+    return turn
+
+
+def _reason(turn: Turn, leader: float, settings: ProposerSettings) -> str:
+    if turn == "improve":
+        return f"largest expected improvement over {leader:.4g}"
+    bound = f"largest mean + {settings.explore:g} sd"
+    return bound if turn == "bound" else f"{bound} of {settings.few} random points"
+
+
+def _ranked(
     space: SearchSpace,
     belief: Belief,
     rule: Rule,
-    observations: Observations,
+    turn: Turn,
     settings: ProposerSettings,
     rng: np.random.Generator,
-) -> tuple[Array, Array]:
-    """Points of the whole space, those worth most first."""
-    mean, _ = belief.finished.predict(observations.points)
-    best = observations.points[np.argsort(-mean, kind="stable")[:5]]
-    candidates = np.concatenate(
-        [
-            neighbours(space, best, 40, rng),
-            quasi_random(space, settings.candidates, int(rng.integers(2**31))),
-            observations.points,
-        ]
-    )
-    return maximise(space, belief, rule, candidates, settings.starts)
+    pool: NDArray[np.float64] | None,
+) -> Array:
+    """Points to choose from, those worth most first."""
+    if pool is None and turn != "scatter":
+        held = belief.finished.points
+        best = np.argsort(-belief.finished.predict(held)[0], kind="stable")
+        candidates = np.concatenate(
+            [
+                neighbours(space, held[best[:5]], 40, rng),
+                quasi_random(space, settings.candidates, int(rng.integers(2**31))),
+                held[best[:100]],
+            ]
+        )
+        return maximise(space, belief, rule, candidates, settings.starts)[0]
+    points = space.sample(rng, 4 * settings.few) if pool is None else rng.permutation(pool)
+    mean, sd = belief.predict(points)
+    worth = rule(mean, sd)[0]
+    if turn == "scatter":
+        # The few come first; the others only serve where all of the few are barred.
+        worth[settings.few :] -= np.ptp(worth) + 1.0
+    return np.asarray(points[np.argsort(-worth, kind="stable")])
+
+
+def _by_cost(
+    points: Array, belief: Belief, turn: Turn, leader: float, explore: float, clock: Surrogate
+) -> Array:
+    """The points again, those first that promise most per second."""
+    mean, sd = belief.predict(points)
+    if turn == "improve":
+        hope = expected_improvement(mean, sd, leader)
+    else:
+        hope = np.maximum(mean + explore * sd - leader, 0.0)
+    seconds = np.exp(clock.predict(points)[0])
+    return np.asarray(points[np.argsort(-hope / seconds, kind="stable")])
 
 
 def _barred(
@@ -268,7 +345,7 @@ def _barred(
 ) -> set[str]:
     """Configurations not to be proposed: what runs, and what cannot tell more by running again."""
     barred = {identity(params) for params in pending}
-    if not settings.repeat or surrogate.hyperparameters.noise < 1e-3:
+    if not settings.repeat or surrogate.hyperparameters.noise < NO_NOISE:
         barred |= {identity(space.decode(point)) for point in observations.points}
     return barred
 
@@ -296,7 +373,7 @@ def _first_free(
 
 
 def _describe(
-    space: SearchSpace, belief: Belief, top: list[tuple[Params, Array]], explore: float
+    belief: Belief, top: list[tuple[Params, Array]], explore: float
 ) -> tuple[Candidate, ...]:
     mean, sd = belief.predict(np.stack([point for _, point in top]))
     return tuple(

@@ -189,7 +189,7 @@ def rank(space: SearchSpace, runs: Sequence[RunSeen], surrogate: Surrogate | Non
 def closing_rungs(count: int) -> tuple[tuple[int, int], ...]:
     """The ladder of a last race of so many runs: many once, half of them thrice, two to the end.
 
-    Eighteen runs are six configurations once, three of them three times and two of them five.
+    Eighteen runs are six configurations once, three of them three times and two of them six.
     """
     return (
         (1, max(1, count // 3)),

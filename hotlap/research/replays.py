@@ -25,7 +25,7 @@ from optuna.trial import TrialState
 from hotlap.config.naming import nearest
 from hotlap.config.study import SeedLists, StopConfig, StudyConfig
 from hotlap.research.landscape import Landscape, Replay
-from hotlap.research.optimise import optimise
+from hotlap.research.optimiser import optimise
 from hotlap.research.proposer import fit_surrogate, propose
 from hotlap.research.samplers import Run, gather, make_sampler, middle_of, quiet, suggest
 from hotlap.research.space import Params, identity

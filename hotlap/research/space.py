@@ -81,7 +81,7 @@ class Dimension:
         if step is None or (high - low) / step > 1000:
             return None
         values = [low + i * step for i in range(round((high - low) / step) + 1)]
-        return [self._plain(value) for value in values]
+        return [self._plain(_digits(value)) for value in values]
 
     def contains(self, value: Any) -> bool:
         """Whether it may have this value."""
@@ -106,7 +106,7 @@ class Dimension:
         return (self._scaled(value) - low) / (high - low) if high > low else 0.5
 
     def decode(self, coordinate: float) -> Any:
-        """The value nearest to a coordinate; `decode(encode(value))` is `value` again."""
+        """The value nearest to a coordinate, to twelve digits: what was encoded comes back."""
         if isinstance(self.distribution, CategoricalDistribution):
             return self.distribution.choices[round(coordinate)]
         low, high, step = self._range
@@ -117,8 +117,7 @@ class Dimension:
             value = math.exp(value)
         if step is not None:
             value = low + round((value - low) / step) * step
-        # Twelve digits: what a float loses on its way through a logarithm comes back.
-        return self._plain(float(f"{min(max(value, low), high):.12g}"))
+        return self._plain(_digits(min(max(value, low), high)))
 
     @property
     def _range(self) -> tuple[float, float, float | None]:
@@ -254,12 +253,13 @@ class SearchSpace:
             if d.name == name:
                 old = d.distribution
                 assert isinstance(old, FloatDistribution | IntDistribution)
-                new = type(old)(
-                    low=old.low if low is None else low,  # type: ignore[arg-type]
-                    high=old.high if high is None else high,  # type: ignore[arg-type]
-                    log=old.log,
-                    step=old.step,  # type: ignore[arg-type]
-                )
+                first, last = old.low if low is None else low, old.high if high is None else high
+                if first > last:
+                    raise ValueError(
+                        f"{name} would go from {first:g} to {last:g}; set its other end as well "
+                        f"(the space has {old.low:g} to {old.high:g})"
+                    )
+                new = type(old)(first, last, log=old.log, step=old.step)  # type: ignore[arg-type]
                 d = dataclasses.replace(d, distribution=new)
             changed.append(d)
         return SearchSpace(tuple(changed), self.fixed)
@@ -285,7 +285,7 @@ class SearchSpace:
 
     @staticmethod
     def _is_free(dimension: Dimension) -> bool:
-        return dimension.levels is None or len(dimension.levels) > 1
+        return not dimension.distribution.single()
 
 
 def identity(params: Mapping[str, Any]) -> str:
@@ -296,12 +296,14 @@ def identity(params: Mapping[str, Any]) -> str:
 
 def make_space(table: Mapping[str, Any], source: str = "search space") -> SearchSpace:
     """A space from plain tables, as in a TOML file; `source` is named when something is wrong."""
-    fixed = dict(table.get("fixed", {}))
+    fixed = table.get("fixed", {})
+    if not isinstance(fixed, Mapping):
+        raise ValueError(f"{source}: fixed must be a table of settings, got {fixed!r}")
     dimensions = [
         _dimension(name, entry, source) for name, entry in table.items() if name != "fixed"
     ]
     try:
-        return SearchSpace(tuple(dimensions), fixed)
+        return SearchSpace(tuple(dimensions), dict(fixed))
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
 
@@ -318,8 +320,8 @@ def load_space(
         path = folder / f"{name}.toml"
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path}: there is no such file of ranges") from None
+    except OSError as error:
+        raise ValueError(f"{path}: no file of ranges can be read: {error.strerror}") from None
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: not valid TOML: {error}") from None
     space = make_space(table, str(path))
@@ -348,9 +350,12 @@ def _dimension(name: str, entry: Any, source: str) -> Dimension:
     for key in entry:
         if key not in KEYS:
             raise ValueError(f"{where}: {nearest(key, KEYS, 'word of a range')}")
+    condition = entry.get("when", {})
+    if not isinstance(condition, Mapping):
+        raise ValueError(f'{where}: when must be a table such as {{ agent = "dqn" }}')
     when = {
         parent: tuple(value) if isinstance(value, list) else (value,)
-        for parent, value in entry.get("when", {}).items()
+        for parent, value in condition.items()
     }
     try:
         return Dimension(name, _distribution(entry), when)
@@ -378,6 +383,11 @@ def _distribution(entry: Mapping[str, Any]) -> BaseDistribution:
     return FloatDistribution(low, high, log=log, step=entry.get("step"))
 
 
+def _digits(value: float) -> float:
+    """To twelve digits: what a float loses on its way through a logarithm comes back."""
+    return float(f"{value:.12g}")
+
+
 def _spread(dimension: Dimension, unit: NDArray[np.float64]) -> NDArray[np.float64]:
     """Evenly spread numbers as coordinates of one dimension, every level equally likely."""
     levels = dimension.levels
@@ -399,7 +409,8 @@ def _refuse_unknown_field(key: str, settings: type, path: Path) -> None:
     for place, part in enumerate(parts):
         names = [f.name for f in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
         if part not in names:
-            raise ValueError(f"{path}: {nearest('.'.join(parts[: place + 1]), names, 'setting')}")
+            known = [".".join((*parts[:place], name)) for name in names]
+            raise ValueError(f"{path}: {nearest('.'.join(parts[: place + 1]), known, 'setting')}")
         cls = typing.get_type_hints(cls)[part]
 
 

@@ -11,12 +11,14 @@ whichever of the others have ended by chance.
 
 The book's records: `proposal` (a plan), `trial` (how it ended), `title` (promotion or refusal, and
 why), `standing` (after every trial: who leads, and how sure that is), `closing` (no new proposals
-from here on), `certificate` (the best three on untouched seeds), `stop`.
+from here on), `stop`, `reopened` (there is budget again), `certificate` (the best three on
+untouched seeds).
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,6 +52,11 @@ from hotlap.research.race import (
 from hotlap.research.samplers import OptunaProposer
 from hotlap.research.space import Params, SearchSpace, identity
 
+Basis = tuple[int, ...]
+"""The runs that a figure was worked out from; it is worked out once, though asked for often."""
+
+LARGEST = 1e100
+"""What is beyond this, either way, is no score: its square could not be worked with."""
 SCORED = ("ok", "pruned")
 """States of a run whose score counts."""
 BEST = 3
@@ -92,7 +99,7 @@ class Plan:
     role: str
     """explore: something new; replicate, confirm: something again; test: the last test."""
 
-    @property
+    @cached_property
     def config(self) -> str:
         """The configuration's name."""
         return identity(self.params)
@@ -141,7 +148,8 @@ class Study:
         self.champion: str | None = None
         self._judged: set[int] = set()
         self._held = 0
-        self._fitted: tuple[int, Surrogate | None] = (-1, None)
+        self._surrogate: tuple[Basis, Surrogate | None] = ((), None)
+        self._standings: tuple[Basis, Standings] | None = None
         self._refused: dict[str, tuple[int, int]] = {}
         for record in book.records():
             self._take_up(record)
@@ -163,8 +171,7 @@ class Study:
     @property
     def stopped(self) -> str | None:
         """Why no more is proposed; None while it goes on."""
-        closing = self.book.records("stop")
-        return str(closing[-1]["reason"]) if closing else None
+        return self._stopped
 
     @property
     def is_closing(self) -> bool:
@@ -172,8 +179,12 @@ class Study:
         if self._closing:
             return True
         limit = self.config.trials
-        made = sum(plan.role != "test" for plan in self.plans.values())
-        return bool(limit) and made >= limit - self.closing_runs
+        return bool(limit) and self.made >= limit - self.closing_runs
+
+    @property
+    def made(self) -> int:
+        """Runs decided on so far, the last test not counted."""
+        return sum(plan.role != "test" for plan in self.plans.values())
 
     @property
     def closing_runs(self) -> int:
@@ -185,6 +196,7 @@ class Study:
         return max(round(self.config.race.closing * limit), least)
 
     _closing = False
+    _stopped: str | None = None
 
     def close_race(self, reason: str) -> None:
         """From now on only run the best again."""
@@ -195,17 +207,19 @@ class Study:
     def standings(self, runs: Sequence[RunSeen] | None = None) -> Standings:
         """Who stands where now."""
         runs = self.runs if runs is None else runs
-        return rank(self.space, runs, self.surrogate(runs))
+        basis = self._basis(runs)
+        if self._standings is None or self._standings[0] != basis:
+            self._standings = (basis, rank(self.space, runs, self.surrogate(runs)))
+        return self._standings[1]
 
     def surrogate(self, runs: Sequence[RunSeen]) -> Surrogate | None:
         """What the runs and earlier results say; None before there is a score."""
         if not any(run.score is not None for run in runs):
             return None
-        seen = self._seen(runs)
-        size = sum(len(each.scores) + each.failures for each in seen)
-        if self._fitted[0] != size:
-            self._fitted = (size, fit_surrogate(self.space, seen))
-        return self._fitted[1]
+        basis = self._basis(runs)
+        if self._surrogate[0] != basis:
+            self._surrogate = (basis, fit_surrogate(self.space, self._seen(runs)))
+        return self._surrogate[1]
 
     def claim(self) -> Estimate | None:
         """What is claimed of the champion."""
@@ -218,16 +232,17 @@ class Study:
 
     def champion_params(self) -> Params | None:
         """The champion's configuration."""
-        return None if self.champion is None else gather(self.runs)[self.champion].params
+        holders = (plan.params for plan in self.plans.values() if plan.config == self.champion)
+        return next(holders, None)
 
     # --- deciding ------------------------------------------------------------------------------
 
     def next(self) -> Plan | None:
         """Decide on the next run, and write it down; None where results must come first."""
-        trial = len(self.plans) + 1
+        trial = max(self.plans, default=0) + 1
         if self.stopped is not None or len(self.pending) >= self.config.workers:
             return None
-        if self.config.trials and trial > self.config.trials:
+        if self.config.trials and self.made >= self.config.trials:
             return None
         known = self._known(trial)
         if known is None:
@@ -249,14 +264,17 @@ class Study:
 
     def finish(self, plan: Plan, how: Finish) -> dict[str, Any]:
         """Write down how a run ended, and judge what follows from it."""
+        if plan.trial in self.finished:
+            raise ValueError(f"trial {plan.trial} has ended already; its record stays as it is")
         score = how.score if how.status in SCORED else None
-        if score is not None and not np.isfinite(score):
+        if score is not None and not abs(score) <= LARGEST:
             how = Finish("failed", None, None, how.elapsed, None, f"the score was {score}")
             score = None
         cut_at = int(how.more.get("timesteps", 0)) if how.status == "pruned" else None
-        run = RunSeen(plan.trial, plan.params, plan.seed, plan.role, score, how.elapsed, cut_at)
+        seconds = round(how.elapsed, 3)  # as it will be read when the study is taken up
+        run = RunSeen(plan.trial, plan.params, plan.seed, plan.role, score, seconds, cut_at)
         self.finished[plan.trial] = run
-        title = self._title() if plan.role != "test" else None
+        title = self._title(plan.trial) if plan.role != "test" else None
         record = self.book.append(
             "trial",
             trial=plan.trial,
@@ -269,7 +287,7 @@ class Study:
             std_reward=how.std,
             model_path=how.model,
             champion=title is not None and title.verdict == "promoted",
-            elapsed_sec=round(how.elapsed, 3),
+            elapsed_sec=seconds,
             run_status=how.status,
             reason=how.reason,
             **how.more,
@@ -292,8 +310,8 @@ class Study:
                 "what matters"
             )
         limit = self.config.trials
-        made = sum(plan.role != "test" for plan in self.plans.values())
-        if limit and made >= limit and not self.pending:
+        underway = any(plan.role != "test" for plan in self.pending)
+        if limit and self.made >= limit and not underway:
             return f"budget: {limit} trials"
         return None
 
@@ -301,6 +319,16 @@ class Study:
         """Write down that no more is proposed."""
         if self.stopped is None:
             self.book.append("stop", after=len(self.finished), reason=reason)
+            self._stopped = reason
+
+    def go_on(self) -> None:
+        """Reopen what had ended, or was about to, by limits that were moved since."""
+        ended = "" if self.stopped is None else self.stopped.partition(":")[0]
+        if ended in ("budget", "target", "converged") and self.should_stop() is None:
+            self._reopen("what ended it no longer holds")
+        # Hours are those of one command; one that was killed in its last test has that to finish.
+        elif (ended == "time" and self._is_tested()) or (not ended and self._closing):
+            self._reopen("there is time again")
 
     # --- the last test -------------------------------------------------------------------------
 
@@ -318,14 +346,16 @@ class Study:
         for seed in self.config.seeds.test[: self.config.test_runs]:
             for entrant in self.finalists():
                 if (entrant.config, seed) not in done:
-                    plan = Plan(len(self.plans) + 1, entrant.params, seed, "test")
+                    trial = max(self.plans, default=0) + 1
+                    plan = Plan(trial, entrant.params, seed, "test")
                     self._write(plan, (), "the last test, on a seed that nothing has touched")
                     return plan
         return None
 
     def certify(self) -> dict[str, Any] | None:
         """What the last test says, written down once; None if nothing was tested."""
-        if written := self.book.records("certificate"):
+        written = self.book.records("certificate")
+        if written and written[-1]["after"] == len(self.finished):
             return written[-1]
         tests = [run for run in self.finished.values() if run.role == "test"]
         if not tests:
@@ -358,12 +388,25 @@ class Study:
 
     # --- inside --------------------------------------------------------------------------------
 
+    def _reopen(self, reason: str) -> None:
+        self.book.append("reopened", after=len(self.finished), reason=reason)
+        self._stopped, self._closing = None, False
+
+    def _is_tested(self) -> bool:
+        """Whether the last test that there was to make is over."""
+        stop = self.book.records("stop")[-1]
+        tested = any(c["after"] >= stop["after"] for c in self.book.records("certificate"))
+        return tested or self.config.test_runs == 0 or not self.finalists()
+
     def _take_up(self, record: Mapping[str, Any]) -> None:
         kind = record["kind"]
         if kind == "proposal":
             plan = Plan(record["trial"], record["params"], record["seed"], record["role"])
             self.plans[plan.trial] = plan
         elif kind == "trial":
+            if record["trial"] not in self.plans:  # a damaged line that was taken out
+                plan = Plan(record["trial"], record["params"], record["seed"], record["role"])
+                self.plans[plan.trial] = plan
             plan = self.plans[record["trial"]]
             score = record["mean_reward"] if record["run_status"] in SCORED else None
             pruned = record["run_status"] == "pruned"
@@ -385,18 +428,28 @@ class Study:
             self._held = record["held"]
         elif kind == "closing":
             self._closing = True
+        elif kind == "stop":
+            self._stopped = record["reason"]
+        elif kind == "reopened":
+            self._stopped, self._closing = None, False
 
     def _known(self, trial: int) -> set[int] | None:
         """Trials whose results the decision on this one may use; None if some are not there yet."""
         if not self.config.ordered:
             return set(self.finished)
-        known = set(range(1, trial - self.config.workers + 1))
+        known = {t for t in self.plans if t <= trial - self.config.workers}
         return known if known <= self.finished.keys() else None
 
     def _seen(self, runs: Sequence[RunSeen]) -> list[Seen]:
+        return [*to_seen(gather(runs)), *self.earlier, *map(self._as_cut, self._cut(runs))]
+
+    def _cut(self, runs: Sequence[RunSeen]) -> list[RunSeen]:
+        """What a pruner cut short until the last of these runs."""
         latest = max((run.trial for run in runs), default=0)
-        cut = [r for r in self.finished.values() if r.cut_at is not None and r.trial <= latest]
-        return [*to_seen(gather(runs)), *self.earlier, *map(self._as_cut, cut)]
+        return [r for r in self.finished.values() if r.cut_at is not None and r.trial <= latest]
+
+    def _basis(self, runs: Sequence[RunSeen]) -> Basis:
+        return tuple(run.trial for run in (*runs, *self._cut(runs)))
 
     def _as_cut(self, run: RunSeen) -> Seen:
         """A run that a pruner ended tells what its settings give in the steps that it had.
@@ -492,7 +545,8 @@ class Study:
         used = {plan.seed for plan in self.plans.values() if plan.config == name}
         turn = (trial - 1) % len(lists.tuning)
         in_turn = (*lists.tuning[turn:], *lists.tuning[:turn], *lists.race)
-        return next((seed for seed in in_turn if seed not in used), max(in_turn) + len(used))
+        beyond = max(*in_turn, *lists.test) + len(used)
+        return next((seed for seed in in_turn if seed not in used), beyond)
 
     def _write(self, plan: Plan, candidates: Sequence[Any], why: str) -> None:
         self.plans[plan.trial] = plan
@@ -507,10 +561,10 @@ class Study:
             candidates=list(candidates),
         )
 
-    def _title(self) -> Title | None:
-        """What the runs so far say about the title; only what was not said before."""
+    def _title(self, trial: int) -> Title | None:
+        """What the runs up to this one say about the title; only what was not said before."""
         if self.config.champion == "naive":
-            return self._naive_title()
+            return self._naive_title(trial)
         standings = self.standings()
         title = judge_title(standings, self.champion, self.config.race)
         if title is None or title.verdict == "promoted":
@@ -518,12 +572,12 @@ class Study:
         evidence = (title.estimate.runs, len(standings.entrants[self.champion or ""].runs))
         return None if self._refused.get(title.config) == evidence else title
 
-    def _naive_title(self) -> Title | None:
+    def _naive_title(self, trial: int) -> Title | None:
         scored = [run for run in self.runs if run.score is not None]
         if not scored:
             return None
         best = max(scored, key=lambda run: (run.score, -run.trial))
-        if best.trial != max(run.trial for run in self.runs):
+        if best.trial != trial:
             return None
         assert best.score is not None
         name = identity(best.params)
@@ -532,7 +586,7 @@ class Study:
 
     def _judge(self, trial: int) -> None:
         """Write down what follows from a trial; a second time, after a crash, only what lacks."""
-        title = self._title()
+        title = self._title(trial)
         said = [r for r in self.book.records("title")[-3:] if r["after"] == trial]
         if title is not None and not said:
             self.book.append("title", after=trial, **title.to_table())
@@ -546,9 +600,8 @@ class Study:
         if verdict == "promoted":
             self.champion = config
         elif verdict == "refused":
-            runs = [run for run in self.runs if identity(run.params) == config]
-            holders = [run for run in self.runs if identity(run.params) == self.champion]
-            self._refused[config] = (len(runs) - 1, len(holders))
+            configs = [self.plans[run.trial].config for run in self.runs]
+            self._refused[config] = (configs.count(config) - 1, configs.count(self.champion or ""))
 
     def _write_standing(self, trial: int) -> None:
         standings = self.standings()

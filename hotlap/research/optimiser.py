@@ -83,11 +83,14 @@ def optimise(
         say: Where a person is told.
     """
     config = config or StudyConfig()
+    if not (config.trials or config.stop.converge or config.stop.target is not None):
+        raise ValueError("a study needs an end: trials, stop.converge or stop.target")
     with ExitStack() as stack:
         book: Book = MemoryBook()
         if folder is not None:
             book = stack.enter_context(open_book(folder, describe(space, config)))
         study = Study(space, config, book, pool, earlier, say)
+        study.go_on()
         _lead(study, objective)
         return summarise(study)
 
@@ -107,7 +110,10 @@ def open_book(folder: Path, head: Mapping[str, Any]) -> Ledger:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         return Ledger.create(path, dict(head))
-    ledger = Ledger.open(path)
+    try:
+        ledger = Ledger.open(path)
+    except ValueError as error:  # raised from here, it is about the folder that was named
+        raise ValueError(str(error)) from error
     found = ledger.records()[0]
     for name, value in head.items():
         if found.get(name) != value:
@@ -157,13 +163,10 @@ def _try(objective: Objective, plan: Plan) -> Finish:
     began = time.perf_counter()
     try:
         score = float(objective(dict(plan.params), plan.seed))
-    except Exception:
-        return Finish("failed", None, None, time.perf_counter() - began, None, _last_words())
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-8)}"
+        return Finish("failed", None, None, time.perf_counter() - began, None, reason)
     return Finish("ok", score, None, time.perf_counter() - began)
-
-
-def _last_words() -> str:
-    return traceback.format_exc(limit=-8)
 
 
 def _difference(found: Any, wanted: Any) -> str:
