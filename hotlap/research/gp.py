@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 SMALLEST_NOISE = 1e-6
 """Least noise variance beside outcomes of variance 1; keeps nearly equal points apart."""
 LARGEST_NOISE = 1e2
+LEAST_FREEDOM = 3
+"""Degrees of freedom from which replicates say how large the noise is; one pair may be luck."""
 BRANCH_WEIGHT = 9.0
 """Squared distance of configurations on different branches."""
 FULL_FIT = 320
@@ -108,18 +110,25 @@ class Hyperparameters:
 class Scale:
     """How scores become outcomes: `z = (warp((score - middle) / spread) - shift) / unit`.
 
-    The warp is the identity down to one spread below the median and a logarithm from there: bad
+    The warp is the identity down to `knot` spreads below the median and a logarithm from there: bad
     regions may differ by orders of magnitude, which says nothing about where the best one lies.
     """
 
     middle: float
     spread: float
+    knot: float
     shift: float
     unit: float
 
     def to_outcomes(self, scores: Array) -> Array:
         """Outcomes of scores."""
-        return (_warp((scores - self.middle) / self.spread) - self.shift) / self.unit
+        values = (scores - self.middle) / self.spread
+        return (_warp(values, self.knot) - self.shift) / self.unit
+
+    def log_slopes(self, scores: Array) -> Array:
+        """Logarithm of the derivative of the outcome by the score."""
+        beyond = np.maximum(-self.knot - (scores - self.middle) / self.spread, 0.0)
+        return -np.log1p(beyond) - math.log(self.size)
 
     @property
     def size(self) -> float:
@@ -127,28 +136,40 @@ class Scale:
         return self.spread * self.unit
 
     def to_scores(self, outcomes: Array) -> Array:
-        """Scores of outcomes, straight on where the warp is none."""
+        """Scores of outcomes, straight on where the warp is not."""
         return self.middle + self.spread * (self.shift + self.unit * outcomes)
 
 
-def _warp(values: Array) -> Array:
-    """The identity down to -1, a logarithm below, smooth where they meet."""
-    return np.where(values < -1.0, -1.0 - np.log1p(np.maximum(-1.0 - values, 0.0)), values)
+def _warp(values: Array, knot: float) -> Array:
+    """The identity down to -knot, a logarithm below, smooth where they meet."""
+    return np.where(values < -knot, -knot - np.log1p(np.maximum(-knot - values, 0.0)), values)
 
 
-def scale_of(means: Array) -> Scale:
-    """The scale for these means of configurations, all finite."""
+def scales_of(means: Array) -> list[Scale]:
+    """Scales that may suit these means of configurations, all finite: a gentle and a strong one.
+
+    The gentle one leaves all but the worst as it is. The strong one takes its spread from the good
+    half alone and begins at the median.
+    """
     middle = float(np.median(means))
     tiny = 1e-9 * max(1.0, float(np.max(np.abs(means))))
+    if float(np.std(means)) <= tiny:
+        return [Scale(middle, 1.0, 1.0, 0.0, 1.0)]
     # What lies further below the median than three times the best, or the lower quartile, is away
     # from it is an outlier, and would set the unit for all.
     reach = max(float(np.max(means)) - middle, middle - float(np.quantile(means, 0.25)))
     lowest = middle - 3.0 * reach if reach > tiny else -math.inf
-    spread = float(np.std(np.maximum(means, lowest)))
-    if spread <= tiny:
-        return Scale(middle, 1.0, 0.0, 1.0)
-    warped = _warp((means - middle) / spread)
-    return Scale(middle, spread, float(np.mean(warped)), float(np.std(warped)))
+    usual = float(np.std(np.maximum(means, lowest)))
+    good = float(np.sqrt(np.mean((means[means >= middle] - middle) ** 2)))
+    scales = [_standardised(means, middle, usual, knot=1.0)]
+    if good > tiny:
+        scales.append(_standardised(means, middle, good, knot=0.0))
+    return scales
+
+
+def _standardised(means: Array, middle: float, spread: float, knot: float) -> Scale:
+    warped = _warp((means - middle) / spread, knot)
+    return Scale(middle, spread, knot, float(np.mean(warped)), float(np.std(warped)))
 
 
 def matern(q: Array) -> tuple[Array, Array]:
@@ -426,14 +447,27 @@ def condition(
 
 
 def fit(seen: Observations, prior: Prior | None = None) -> Surrogate:
-    """The surrogate with the most probable hyperparameters for what was seen."""
+    """The surrogate with the most probable scale and hyperparameters for what was seen."""
     if not len(seen):
         raise ValueError("a surrogate needs at least one configuration that ran")
-    seen = seen.part(most_telling(seen, MOST_POINTS))
-    scale = scale_of(seen.means[seen.counts > 0]) if seen.counts.any() else Scale(0, 1, 0, 1)
-    outcomes, counts = outcomes_of(seen, scale)
     prior = prior or Prior()
-    theta = _climb_from_parts(seen, outcomes, counts, scale, prior)
+    seen = seen.part(most_telling(seen, MOST_POINTS))
+    part = most_telling(seen, FIRST_FIT)
+    scored = seen.counts > 0
+    scales = scales_of(seen.means[scored]) if scored.any() else [Scale(0.0, 1.0, 1.0, 0.0, 1.0)]
+    quiet, noisy = _starts(seen.geometry, prior)
+    found = [(*_climb(seen, part, scale, prior, quiet, 60), scale) for scale in scales]
+    # Densities of the scores, not of the outcomes: only those of two scales can be compared.
+    worth = [
+        value + float(scale.log_slopes(seen.means[part][scored[part]]).sum())
+        for value, _, scale in found
+    ]
+    value, theta, scale = found[int(np.argmax(worth))]
+    other, elsewhere = _climb(seen, part, scale, prior, noisy, 60)
+    theta = elsewhere if other > value else theta
+    if len(seen) > len(part):
+        theta = _climb(seen, most_telling(seen, FULL_FIT), scale, prior, theta, 12)[1]
+    outcomes, counts = outcomes_of(seen, scale)
     hyperparameters = Hyperparameters(np.exp(theta[:-2]), math.exp(theta[-2]), math.exp(theta[-1]))
     return condition(seen.points, seen.geometry, outcomes, counts, hyperparameters, scale)
 
@@ -462,45 +496,39 @@ def most_telling(seen: Observations, most: int) -> NDArray[np.intp]:
     return np.sort(np.concatenate([best, spread]))
 
 
-def _climb_from_parts(
-    seen: Observations, outcomes: Array, counts: Array, scale: Scale, prior: Prior
-) -> Array:
-    """The most probable (log w, log signal, log noise)."""
-    d = seen.points.shape[1]
-    squares = seen.squares / scale.size**2
+def _starts(geometry: Geometry, prior: Prior) -> tuple[Array, Array]:
+    """Where climbs begin: with little noise, and with much."""
+    weights = np.full(len(geometry.choices), -2.0 * math.log(prior.scale))
+    weights[geometry.branches] = math.log(BRANCH_WEIGHT)
+    quiet = np.concatenate([weights, [0.0, math.log(prior.noise)]])
+    noisy = np.concatenate([weights, [math.log(0.5), math.log(0.3)]])
+    return quiet, noisy
+
+
+def _most_noise(seen: Observations, scale: Scale) -> float:
+    """The largest noise variance that a fit may choose."""
     # Runs of one configuration that agree to the last digit: there is no noise to be fitted.
-    most_noise = SMALLEST_NOISE if seen.freedom and squares < 1e-18 else LARGEST_NOISE
-
-    def likelihood(rows: NDArray[np.intp]) -> Likelihood:
-        pairs = pair_differences(seen.points[rows], seen.geometry.choices)
-        return Likelihood(outcomes[rows], counts[rows], pairs, squares, seen.freedom)
-
-    first = most_telling(seen, FIRST_FIT)
-    small = likelihood(first)
-    usual = np.full(d, -2.0 * math.log(prior.scale))
-    usual[seen.geometry.branches] = math.log(BRANCH_WEIGHT)
-    starts = [
-        np.concatenate([usual, [0.0, math.log(prior.noise)]]),
-        np.concatenate([usual, [math.log(0.5), math.log(0.3)]]),
-    ]
-    branches = seen.geometry.branches
-    ends = [_climb(small, prior, start, branches, most_noise, 60) for start in starts]
-    theta = max(ends, key=lambda end: end[0])[1]
-    if len(seen) > len(first):
-        whole = most_telling(seen, FULL_FIT)
-        theta = _climb(likelihood(whole), prior, theta, branches, most_noise, 12)[1]
-    return theta
+    agree = seen.freedom > 0 and seen.squares / scale.size**2 < 1e-18
+    return SMALLEST_NOISE if agree else LARGEST_NOISE
 
 
 def _climb(
-    likelihood: Likelihood,
+    seen: Observations,
+    rows: NDArray[np.intp],
+    scale: Scale,
     prior: Prior,
     start: Array,
-    branches: NDArray[np.bool_],
-    most_noise: float,
     iterations: int,
 ) -> tuple[float, Array]:
-    """Log posterior and place of the top that is reached from a start."""
+    """Log posterior and place of the top reached from (log w, log signal, log noise)."""
+    outcomes, counts = outcomes_of(seen, scale)
+    likelihood = Likelihood(
+        outcomes[rows],
+        counts[rows],
+        pair_differences(seen.points[rows], seen.geometry.choices),
+        seen.squares / scale.size**2,
+        seen.freedom,
+    )
 
     def descend(theta: Array) -> tuple[float, Array]:
         value, slope = likelihood(theta)
@@ -510,7 +538,8 @@ def _climb(
         return -(value + belief), -(slope + pull)
 
     fixed = math.log(BRANCH_WEIGHT)
-    bounds = [(fixed, fixed) if branch else (-10.0, 10.0) for branch in branches]
+    bounds = [(fixed, fixed) if branch else (-10.0, 10.0) for branch in seen.geometry.branches]
+    most_noise = _most_noise(seen, scale)
     bounds += [(math.log(1e-3), math.log(1e3)), (math.log(SMALLEST_NOISE), math.log(most_noise))]
     start = np.minimum(start, [high for _, high in bounds])
     found = minimize(

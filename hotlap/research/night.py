@@ -112,6 +112,8 @@ class Night:
         """Those of them that the engine was not given yet."""
         self._ended: dict[int, tuple[Plan, Outcome]] = {}
         """Those of them that the engine is done with."""
+        self._begun: dict[int, int] = {}
+        """How often each was begun, as far as is known here."""
         self.on_finish: Callable[[Plan, dict[str, Any]], None] = lambda plan, record: None
 
     def run(self) -> str:
@@ -180,22 +182,26 @@ class Night:
 
     def _prepare(self, plan: Plan, folder: Path) -> int:
         """Write down what to try; which attempt it is."""
-        make_folder(folder)
         path = folder / TRIAL
-        attempt = 0
-        # A trial may do anything to the files in its folder.
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            attempt = int(json.loads(path.read_bytes())["attempt"])
-        attempt += 1
-        table = {
+        asked = {
             "trial": plan.trial,
-            "attempt": attempt,
             "params": plan.params,
             "seed": plan.seed,
             "role": plan.role,
             "settings": self.settings,
         }
-        write_file(path, json.dumps(table, indent=2).encode() + b"\n")
+        begun, found = self._begun.get(plan.trial, 0), None
+        # A trial may do anything to the files in its folder.
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            found = json.loads(path.read_bytes())
+            begun = max(begun, int(found.pop("attempt")))
+        if plan.trial not in self._begun and found != json.loads(json.dumps(asked)):
+            # Left by another study in this place: its result must not pass for this one's.
+            shutil.rmtree(folder, ignore_errors=True)
+            begun = 0
+        self._begun[plan.trial] = attempt = begun + 1
+        make_folder(folder)
+        write_file(path, json.dumps(asked | {"attempt": attempt}, indent=2).encode() + b"\n")
         return attempt
 
     def _attend(self) -> None:

@@ -25,7 +25,7 @@ from hotlap.research.proposer import Seen
 from hotlap.research.publishing import Publisher
 from hotlap.research.space import Dimension, SearchSpace, apply, load_space
 from hotlap.research.study import Plan, Study
-from hotlap.store.ledger import repair_ledger
+from hotlap.store.ledger import Ledger, repair_ledger
 
 UNSEEN = ("warehouse", "mini_monaco", "circuit_launch", "loop:7")
 """Tracks on which a champion is shown, apart from those it was trained on."""
@@ -46,11 +46,14 @@ def research(
     workers = config.workers or _room(config)
     study_config = config.study_config(workers)
     head = describe(space, study_config) | {"training": config.training()}
-    earlier, notes = _earlier(config, space)
+    if not folder.exists():
+        for path in config.earlier:  # refused, if so, before anything is written
+            read_earlier(path, space, config.training())
     with open_book(folder, head) as ledger:
         say = Log(folder / "log.txt")
-        for note in [*notes, *sweep(folder / "trials")]:
+        for note in sweep(folder / "trials"):
             say(note)
+        earlier = _earlier(config, space, ledger, say)
         study = Study(space, study_config, PatientBook(ledger), None, earlier, say)
         study.go_on()
         made = len(study.finished)
@@ -187,16 +190,25 @@ def only(space: SearchSpace, name: str, value: Any) -> SearchSpace:
     return SearchSpace(tuple(kept), space.fixed | {name: value})
 
 
-def _earlier(config: ResearchConfig, space: SearchSpace) -> tuple[list[Seen], list[str]]:
-    seen, notes = [], []
+def _earlier(
+    config: ResearchConfig, space: SearchSpace, ledger: Ledger, say: Callable[[str], None]
+) -> list[Seen]:
+    """Results from elsewhere; copied into the ledger, since decisions hang on them ever after."""
+    written = {record["source"]: record for record in ledger.records("earlier")}
     for path in config.earlier:
+        if str(path) in written:
+            continue
         found = read_earlier(path, space, config.training())
-        notes += found.notes
-        for run in found.records:
-            scores = () if run.mean_reward is None else (run.mean_reward,)
-            seen.append(Seen(run.params, scores, int(not scores), run.elapsed_sec))
-        notes.append(f"{path}: {len(found.records)} earlier results")
-    return seen, notes
+        for note in found.notes:
+            say(note)
+        say(f"{path}: {len(found.records)} earlier results")
+        rows = [[run.params, run.mean_reward, run.elapsed_sec] for run in found.records]
+        written[str(path)] = ledger.append("earlier", source=str(path), results=rows)
+    return [
+        Seen(params, () if score is None else (score,), int(score is None), seconds)
+        for record in written.values()
+        for params, score, seconds in record["results"]
+    ]
 
 
 def _room(config: ResearchConfig) -> int:

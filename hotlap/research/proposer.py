@@ -137,6 +137,7 @@ def propose(
     seed: int = 0,
     settings: ProposerSettings | None = None,
     pool: NDArray[np.float64] | None = None,
+    surrogate: Surrogate | None = None,
 ) -> Proposal:
     """The configuration to try next.
 
@@ -147,6 +148,7 @@ def propose(
         seed: The study's; the same for all its proposals.
         settings: How to choose.
         pool: Points (m, d) to choose among, where not all of the space is to be had.
+        surrogate: What `fit_surrogate` makes of the same `seen`, where it is there already.
     """
     settings = settings or ProposerSettings()
     running = _encode_all(space, pending)
@@ -158,7 +160,7 @@ def propose(
         return _again(space, observations)
     number = sum(len(each.scores) + each.failures for each in seen) + len(pending)
     rng = np.random.default_rng([seed, number])
-    surrogate = fit(observations)
+    surrogate = surrogate or fit(observations)
     belief = Belief.of(surrogate, running)
     leader = _leader(surrogate, observations)
     turn = _turn(settings, number, surrogate)

@@ -233,7 +233,7 @@ class Title:
     """What was decided about the title, and why."""
 
     verdict: str
-    """promoted, refused, or vacant."""
+    """promoted or refused."""
     config: str
     params: Params
     reason: str
@@ -261,16 +261,15 @@ class Title:
 
 
 def judge_title(standings: Standings, champion: str | None, config: RaceConfig) -> Title | None:
-    """Whether the leader takes the title; None where there is nothing to decide."""
+    """Whether the title changes hands; None where there is nothing to decide."""
+    if champion is None:
+        return _free_title(standings, config)
     leader = standings.leader
     if leader is None or leader.config == champion:
         return None
     own = standings.estimate(leader.config)
     if own is None or own.runs < config.runs:
         return None
-    if champion is None:
-        reason = f"leads, and {own.runs} runs on fresh seeds say {own.mean:.4g}; the title was free"
-        return Title("promoted", leader.config, leader.params, reason, own)
     other = standings.estimate(champion)
     assert other is not None, "a champion has raced"
     probability = probability_of(own, other)
@@ -281,6 +280,20 @@ def judge_title(standings: Standings, champion: str | None, config: RaceConfig) 
     )
     verdict = "promoted" if beats else "refused"
     return Title(verdict, leader.config, leader.params, reason, own, champion, probability)
+
+
+def _free_title(standings: Standings, config: RaceConfig) -> Title | None:
+    """A title that nobody holds goes to the first who has raced enough and may well be best."""
+    for place, name in enumerate(standings.ranked):
+        if standings.challenge[name] < config.hopeless and place > 0:
+            return None
+        own = standings.estimate(name)
+        if own is not None and own.runs >= config.runs:
+            where = "leads" if place == 0 else f"stands at place {place + 1} of those that may lead"
+            reason = f"{where}, and {own.runs} runs on fresh seeds say {own.mean:.4g}"
+            params = standings.entrants[name].params
+            return Title("promoted", name, params, f"{reason}; the title was free", own)
+    return None
 
 
 def _shrunk(scored: Sequence[Entrant], variance: float) -> tuple[Any, Any]:

@@ -51,6 +51,7 @@ from hotlap.research.race import (
 )
 from hotlap.research.samplers import OptunaProposer
 from hotlap.research.space import Params, SearchSpace, identity
+from hotlap.research.threads import one_thread
 
 Basis = tuple[int, ...]
 """The runs that a figure was worked out from; it is worked out once, though asked for often."""
@@ -132,6 +133,7 @@ class Study:
         say: Where a person is told.
     """
 
+    @one_thread
     def __init__(
         self,
         space: SearchSpace,
@@ -237,6 +239,7 @@ class Study:
 
     # --- deciding ------------------------------------------------------------------------------
 
+    @one_thread
     def next(self) -> Plan | None:
         """Decide on the next run, and write it down; None where results must come first."""
         trial = max(self.plans, default=0) + 1
@@ -262,6 +265,7 @@ class Study:
             self._write(plan, [c.to_table() for c in proposal.candidates], proposal.why)
         return plan
 
+    @one_thread
     def finish(self, plan: Plan, how: Finish) -> dict[str, Any]:
         """Write down how a run ended, and judge what follows from it."""
         if plan.trial in self.finished:
@@ -338,6 +342,7 @@ class Study:
         names = [n for n in (self.champion, *standings.ranked) if n is not None]
         return [standings.entrants[name] for name in dict.fromkeys(names)][:BEST]
 
+    @one_thread
     def next_test(self) -> Plan | None:
         """The next run of the last test; None when all are decided on."""
         if len(self.pending) >= self.config.workers:
@@ -352,6 +357,7 @@ class Study:
                     return plan
         return None
 
+    @one_thread
     def certify(self) -> dict[str, Any] | None:
         """What the last test says, written down once; None if nothing was tested."""
         written = self.book.records("certificate")
@@ -518,7 +524,15 @@ class Study:
             settings = ProposerSettings(
                 explore=self.config.explore, cost_aware=self.config.cost_aware
             )
-            return propose(self.space, self._seen(runs), waiting, self.config.seed, settings, pool)
+            return propose(
+                self.space,
+                self._seen(runs),
+                waiting,
+                self.config.seed,
+                settings,
+                pool,
+                self.surrogate(runs),
+            )
         proposer = OptunaProposer(
             self.config.sampler, self.space, self.config.seed, self.config.explore
         )

@@ -17,7 +17,7 @@ from hotlap.research.gp import (
     matern,
     most_telling,
     pair_differences,
-    scale_of,
+    scales_of,
     weighted_distances,
 )
 
@@ -107,16 +107,31 @@ def test_gradients_of_likelihood_and_prior_are_their_slopes() -> None:
 
 def test_scores_come_back_from_outcomes() -> None:
     scores = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    scale = scale_of(scores)
-    assert scale.to_scores(scale.to_outcomes(scores))[2:] == pytest.approx(scores[2:])
+    for scale in scales_of(scores):
+        assert scale.to_scores(scale.to_outcomes(scores))[2:] == pytest.approx(scores[2:])
+
+
+def test_slopes_of_a_scale() -> None:
+    scores, step = np.array([-50.0, 0.0, 1.0, 2.0, 4.0]), 1e-6
+    for scale in scales_of(scores):
+        slopes = (scale.to_outcomes(scores + step) - scale.to_outcomes(scores - step)) / (2 * step)
+        assert scale.log_slopes(scores) == pytest.approx(np.log(slopes), abs=1e-5)
 
 
 def test_a_terrible_outlier_hardly_moves_the_unit() -> None:
-    usual = scale_of(np.array([0.0, 1.0, 2.0, 3.0, 4.0]))
-    spoilt = scale_of(np.array([-1e6, 1.0, 2.0, 3.0, 4.0]))
-    assert spoilt.spread < 3 * usual.spread
-    assert spoilt.to_outcomes(np.array([-1e6]))[0] > -4.0
-    assert np.all(np.diff(spoilt.to_outcomes(np.array([-1e6, -1e3, 0.0, 2.0, 5.0]))) > 0)
+    usual = scales_of(np.array([0.0, 1.0, 2.0, 3.0, 4.0]))
+    spoilt = scales_of(np.array([-1e6, 1.0, 2.0, 3.0, 4.0]))
+    for one, other in zip(usual, spoilt, strict=True):
+        assert other.spread < 3 * one.spread
+        assert other.to_outcomes(np.array([-1e6]))[0] > -4.0
+        assert np.all(np.diff(other.to_outcomes(np.array([-1e6, -1e3, 0.0, 2.0, 5.0]))) > 0)
+
+
+def test_the_warp_is_strong_where_that_explains_the_scores() -> None:
+    points = np.random.default_rng(0).random((40, 2))
+    even = np.sin(5 * points[:, 0]) + points[:, 1]
+    assert fit(seen(points, even)).scale.knot == 1.0
+    assert fit(seen(points, -np.exp(5 * even))).scale.knot == 0.0
 
 
 def test_the_fit_foretells_a_smooth_function() -> None:
@@ -288,10 +303,10 @@ def test_no_configuration_is_refused() -> None:
 
 
 def test_the_scale_of_equal_scores_is_one() -> None:
-    assert scale_of(np.full(4, 7.0)) == Scale(7.0, 1.0, 0.0, 1.0)
+    assert scales_of(np.full(4, 7.0)) == [Scale(7.0, 1.0, 1.0, 0.0, 1.0)]
 
 
 @pytest.mark.parametrize("worse", [1, 3, 6])
 def test_scores_that_mostly_stand_at_the_top_keep_their_unit(worse: int) -> None:
-    scale = scale_of(np.array([0.0] * worse + [1.0] * (12 - worse)))
-    assert 0.1 < scale.size < 3.0
+    for scale in scales_of(np.array([0.0] * worse + [1.0] * (12 - worse))):
+        assert 0.1 < scale.size < 3.0

@@ -167,8 +167,9 @@ def test_a_result_counts_however_often_it_was_begun(tmp_path: Path, clock: Clock
     plan = night.study.next()
     assert plan is not None
     folder = night.trial_folder(plan.trial)
-    folder.mkdir(parents=True)
-    (folder / "trial.json").write_text(json.dumps({"attempt": ATTEMPTS}))
+    night._prepare(plan, folder)
+    asked = json.loads((folder / "trial.json").read_text())
+    (folder / "trial.json").write_text(json.dumps(asked | {"attempt": ATTEMPTS}))
     write_result(folder, {"mean_reward": 0.5})
     again = make_night(tmp_path, configure(3), PretendedEngine(1, clock), book)
     assert trials_of(lead(again))[0]["mean_reward"] == 0.5
@@ -485,3 +486,12 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         pytest.skip("needs a disk of its own: user namespaces, on Linux")
     answer = soak("--trials", "20", "--fill", "3", "--folder", str(tmp_path / "soak"))
     assert answer["moments"] == {"full": 3}
+
+
+def test_a_folder_that_another_study_left_is_cleared(tmp_path: Path, clock: Clock) -> None:
+    first = make_night(tmp_path, configure(1), PretendedEngine(1, clock), MemoryBook())
+    folder = first.trial_folder(1)
+    folder.mkdir(parents=True)
+    (folder / "trial.json").write_text(json.dumps({"params": {"x": 0.1}, "attempt": 1}))
+    write_result(folder, {"mean_reward": 12345.0})
+    assert trials_of(lead(first))[0]["mean_reward"] != 12345.0

@@ -51,8 +51,10 @@ def study(
 
 
 def scored(space: SearchSpace, score: Callable[[Params], float], count: int) -> list[Seen]:
+    """Random configurations; the first ran twice, so that the noise is known."""
     points = space.sample(np.random.default_rng(0), count)
-    return [Seen(p, (score(p),)) for p in map(space.decode, points)]
+    first, *others = map(space.decode, points)
+    return [Seen(first, (score(first),) * 2), *(Seen(p, (score(p),)) for p in others)]
 
 
 def test_the_first_proposals_fill_the_space() -> None:
@@ -96,7 +98,17 @@ def test_a_study_finds_the_top_of_a_hill() -> None:
     seen = study(PLANE, hill, 25)
     best = recommend(PLANE, seen)
     assert hill(best) > -1e-3
-    assert len({identity(each.params) for each in seen}) == 25  # no noise: nothing runs twice
+    # One of them ran twice, to see whether there is noise; there is none, so no other did.
+    assert len({identity(each.params) for each in seen}) == 24
+
+
+def test_the_best_runs_again_where_nothing_did_to_tell_the_noise() -> None:
+    seen = [Seen(each.params, each.scores[:1]) for each in scored(PLANE, hill, 12)]
+    best = max(seen, key=lambda each: each.scores)
+    again = propose(PLANE, seen)
+    assert again.params == best.params and "once more" in again.why
+    assert propose(PLANE, seen, [again.params]).params != again.params
+    assert propose(PLANE, seen, settings=ProposerSettings(repeat=False)).params != best.params
 
 
 def test_candidates_are_five_with_their_figures_and_the_choice_first() -> None:
@@ -214,7 +226,7 @@ def test_cheap_trials_are_preferred_where_cost_counts() -> None:
         return 1.0 if params["x"] < 0.5 else 100.0
 
     flat = [
-        Seen(each.params, (0.1 * math.sin(20 * each.params["y"]),), 0, seconds(each.params))
+        Seen(each.params, (0.1 * math.sin(20 * each.params["y"]),) * 2, 0, seconds(each.params))
         for each in scored(PLANE, hill, 30)
     ]
     clock = fit_clock(PLANE, flat)
