@@ -113,10 +113,9 @@ def strike(fault: str | None, attempt: int, folder: Path) -> None:
             path.write_bytes(path.read_bytes().replace(b'"state": "', b'"state": "0'))
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # and it is begun again
     if fault == "memory hog":
-        taken: list[bytes] = []
-        while len(taken) < 60:
-            taken.append(b"x" * 20_000_000)
-            time.sleep(0.02)
+        taken = b"x" * 450_000_000
+        time.sleep(60)
+        del taken
     while fault == "hang":
         time.sleep(60)
     if fault == "orphans":

@@ -522,12 +522,13 @@ def _climb(
 ) -> tuple[float, Array]:
     """Log posterior and place of the top reached from (log w, log signal, log noise)."""
     outcomes, counts = outcomes_of(seen, scale)
+    told = seen.freedom >= LEAST_FREEDOM
     likelihood = Likelihood(
         outcomes[rows],
         counts[rows],
         pair_differences(seen.points[rows], seen.geometry.choices),
-        seen.squares / scale.size**2,
-        seen.freedom,
+        seen.squares / scale.size**2 if told else 0.0,
+        seen.freedom if told else 0,
     )
 
     def descend(theta: Array) -> tuple[float, Array]:

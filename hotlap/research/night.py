@@ -255,9 +255,16 @@ class Night:
         """Why to stop; None while there is none."""
         if self._time_left() <= 0:
             return f"time: {self.seconds / 3600:g} hours are over"
-        if self.seconds and self._time_left() < (1 - CLOSING_TIME) * self.seconds:
+        if self.seconds and self._time_left() < self._closing_time():
             self.study.close_race("most of the time is spent")
         return self.study.should_stop()
+
+    def _closing_time(self) -> float:
+        """Seconds that the race at the end needs: enough for one configuration to be confirmed."""
+        times = [run.seconds for run in self.study.runs if run.seconds is not None]
+        rounds = -(-(self.study.config.race.runs + 1) // self.engine.capacity) + 1
+        needed = rounds * sum(times) / max(len(times), 1)
+        return max((1 - CLOSING_TIME) * self.seconds, min(needed, 0.5 * self.seconds))
 
     def _time_left(self) -> float:
         return self.seconds - (time.monotonic() - self._began) if self.seconds else 1e9

@@ -27,6 +27,8 @@ from hotlap.research.space import Params, SearchSpace, identity
 
 PRIOR_FREEDOM = 3.0
 """Runs' worth of belief that one configuration's seeds scatter as those of all others do."""
+PLAUSIBLE = 0.2
+"""Probability of being better than the leader from which somebody may as well be confirmed."""
 WAY = ((1, 2), (3, 1), (3, 2))
 """On the way: (runs, places) until which the best so many by expected score run again."""
 
@@ -226,6 +228,20 @@ def next_again(
             if made < runs and made + 1 < most:
                 return name
     return None
+
+
+def nearest_to_title(
+    standings: Standings, config: RaceConfig, running: Mapping[str, int]
+) -> str | None:
+    """Who needs fewest runs to take a free title, of those that may well be best."""
+    plausible = [
+        name
+        for place, name in enumerate(standings.ranked)
+        if place == 0 or standings.challenge[name] >= PLAUSIBLE
+    ]
+    made = {n: len(standings.entrants[n].runs) - 1 + running.get(n, 0) for n in plausible}
+    short = [name for name in plausible if made[name] < config.runs]
+    return max(short, key=lambda name: made[name], default=None)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from hotlap.research.race import (
     estimate,
     gather,
     judge_title,
+    nearest_to_title,
     next_again,
     rank,
     to_seen,
@@ -483,6 +484,8 @@ class Study:
         most = len({*lists.tuning, *lists.race})
         rungs = closing_rungs(self.closing_runs) if self.is_closing else WAY
         name = next_again(standings, race, rungs, running, self.champion, most)
+        if self._is_in_a_hurry():
+            name = nearest_to_title(standings, race, running) or name
         if name is None and self.is_closing:
             # Everything on the ladder is done: the leader's mean can always be known better.
             name = standings.ranked[0] if standings.ranked else None
@@ -508,6 +511,13 @@ class Study:
         share = race.share - race.closing if self.config.trials else race.share
         wanted = share / (1 - race.share) * every
         return again < round(new // every * wanted)
+
+    def _is_in_a_hurry(self) -> bool:
+        """Whether the end is near and the title still free: then somebody must get there."""
+        if self.champion is not None or not self.is_closing:
+            return False
+        left = self.config.trials - self.made if self.config.trials else 0
+        return self._closing or left <= self.config.race.runs + 2
 
     def _is_stale(self, champion: str) -> bool:
         last = max(t for t, plan in self.plans.items() if plan.config == champion)
