@@ -61,10 +61,11 @@ def _summary(records: Sequence[Record]) -> str:
     ]
     if tested and tested[0]["claimed"] is not None:
         row = tested[0]
+        seeds = "one seed" if row["runs"] == 1 else f"{row['runs']} seeds"
+        within = "" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
         lines.append(
-            f"Claimed {row['claimed']:.2f}; on {row['runs']} seeds that nothing had touched it "
-            f"scored {row['tested']:.2f} [{row['low']:.2f}, {row['high']:.2f}]: "
-            f"optimism {row['optimism']:+.2f}."
+            f"Claimed {row['claimed']:.2f}; on {seeds} that nothing had touched it scored "
+            f"{row['tested']:.2f}{within}: optimism {row['optimism']:+.2f}."
         )
     else:
         lines.append(
@@ -80,7 +81,7 @@ def _finalists(records: Sequence[Record]) -> str:
             f"**{row['config']}**" if row["champion"] else row["config"],
             _number(row["claimed"]),
             _number(row["tested"]),
-            f"{row['low']:.2f} to {row['high']:.2f}",
+            "-" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}",
             _number(row["optimism"]),
             str(row["runs"]),
         ]
@@ -181,6 +182,7 @@ def draw_history(records: Sequence[Record], path: Path) -> None:
     standing = [s for s in _of(records, "standing") if "within" in s]
     sure.plot([s["after"] for s in standing], [s["within"] for s in standing], color="#404040")
     sure.axhline(0.9, color="#c04040", linewidth=0.8, linestyle="--")
+    sure.xaxis.get_major_locator().set_params(integer=True)
     sure.set(ylim=(-0.03, 1.03), xlabel="trial", ylabel="P(leader is\nas good as any)")
     for axes in (scores, sure):
         axes.spines[["top", "right"]].set_visible(False)

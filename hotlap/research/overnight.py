@@ -274,10 +274,11 @@ def _tell_certificate(certificate: dict[str, Any] | None, say: Callable[[str], N
     for row in certificate["finalists"]:
         claimed = "-" if row["claimed"] is None else f"{row['claimed']:.2f}"
         optimism = "" if row["optimism"] is None else f", optimism {row['optimism']:+.2f}"
+        within = "" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
+        seeds = "one seed" if row["runs"] == 1 else f"{row['runs']} seeds"
         say(
             f"  {'champion' if row['champion'] else 'finalist'} {row['config']}: claimed "
-            f"{claimed}, tested {row['tested']:.2f} [{row['low']:.2f}, {row['high']:.2f}] over "
-            f"{row['runs']} seeds{optimism}"
+            f"{claimed}, tested {row['tested']:.2f}{within} on {seeds}{optimism}"
         )
 
 

@@ -375,7 +375,9 @@ class Study:
             if name == self.champion:
                 claimed = self.claim()
             table = np.array(scores)
-            low, high = mean_interval([scores], self.config.seed)
+            low, high = None, None
+            if len(scores) > 1:  # one seed alone says nothing about others
+                low, high = mean_interval([scores], self.config.seed)
             rows.append(
                 {
                     "config": name,
