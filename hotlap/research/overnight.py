@@ -1,5 +1,6 @@
 """What `hotlap research` and `hotlap champion` do."""
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -19,7 +20,7 @@ from hotlap.research.champions import FOLDER, MODEL, find_study, read_champion, 
 from hotlap.research.earlier import read_earlier
 from hotlap.research.engines.job import Engine
 from hotlap.research.engines.local import LocalEngine, sweep
-from hotlap.research.night import Night, PatientBook
+from hotlap.research.night import Night, PatientBook, patiently
 from hotlap.research.optimiser import describe, open_book
 from hotlap.research.proposer import Seen
 from hotlap.research.publishing import Publisher
@@ -76,14 +77,15 @@ def research(
             raise
         finally:
             engine.close()
-        save_champion(study, folder)
+        patiently(lambda: save_champion(study, folder))
         certificate = study.certify()
         _tell_certificate(certificate, say)
         shown = _show(config, study, folder, say)
-        page = None if report is None else report(folder)  # before the last push, which takes it
+        # Before the last push, which takes it along.
+        page = None if report is None else patiently(lambda: report(folder))
         if publisher is not None:
             for record in publisher.finish(len(study.finished)):
-                ledger.append("push", **record)
+                study.book.append("push", **record)
         answer = _answer(study, folder, reason, certificate, shown)
         return answer | {"report": None if page is None else str(page)}
 
@@ -131,12 +133,17 @@ class Log:
     def __call__(self, text: str) -> None:
         """Say something."""
         if not text.startswith("  ") or not text.strip()[:1].isdigit():
-            print(text, flush=True)  # candidates go to the file alone
+            self._print(text)  # candidates go to the file alone
         try:
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
         except OSError as error:
-            print(f"(log.txt cannot be written: {error.strerror})", flush=True)
+            self._print(f"(log.txt cannot be written: {error.strerror})")
+
+    @staticmethod
+    def _print(text: str) -> None:
+        with contextlib.suppress(OSError):  # the screen may be a file on a full disk
+            print(text, flush=True)
 
 
 def _space(config: ResearchConfig) -> SearchSpace:

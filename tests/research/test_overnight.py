@@ -1,5 +1,8 @@
 """`hotlap research` and `hotlap champion`, as they are typed."""
 
+import contextlib
+import errno
+import io
 import json
 import os
 import signal
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 
 from hotlap.cli import main
+from hotlap.research.overnight import Log
 from hotlap.store.ledger import Ledger, read_ledger
 
 Captured = pytest.CaptureFixture[str]
@@ -322,3 +326,15 @@ def test_a_small_study_of_the_road(tmp_path: Path, capsys: Captured) -> None:
         show = ["champion", "--root", str(tmp_path), "--track", "warren", "--episodes", "1"]
         assert main([*show, "--json"]) == 0
         assert answer(capsys)["evaluation"]["tracks"].keys() == {"warren"}
+
+
+class FullScreen(io.StringIO):
+    """Standard output that goes to a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_log_that_nobody_can_take_ends_no_night(tmp_path: Path) -> None:
+    with contextlib.redirect_stdout(FullScreen()):
+        Log(tmp_path / "no" / "such" / "folder.txt")("trial 1: ok")

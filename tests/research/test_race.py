@@ -17,6 +17,7 @@ from hotlap.research.race import (
     estimate,
     gather,
     judge_title,
+    nearest_to_title,
     next_again,
     probability_of,
     rank,
@@ -202,3 +203,17 @@ def test_nobody_leads_where_nothing_has_a_score() -> None:
     assert judge_title(standings, None, CONFIG) is None
     assert next_again(standings, CONFIG, closing_rungs(9), {}, None, 100) is None
     assert isinstance(standings.entrants[name(1)], Entrant)
+
+
+def test_a_free_title_goes_to_the_first_who_raced_enough_if_it_may_be_best() -> None:
+    table: dict[int, list[float | None]] = {1: [9.0], 2: [8.0, 8.0, 8.0, 8.0], 3: [7.0] * 5}
+    title = judge_title(standing(table, challenge=0.3), None, CONFIG)
+    assert title is not None and title.config == name(2) and "place 2" in title.reason
+    assert judge_title(standing(table, challenge=0.01), None, CONFIG) is None
+
+
+def test_near_the_end_whoever_needs_fewest_runs_is_brought_there() -> None:
+    table: dict[int, list[float | None]] = {1: [9.0], 2: [8.0, 8.0, 8.0], 3: [7.0] * 5}
+    assert nearest_to_title(standing(table, 0.3), CONFIG, {}) == name(2)
+    assert nearest_to_title(standing(table, 0.3), CONFIG, {name(2): 1}) == name(1)
+    assert nearest_to_title(standing(table, 0.1), CONFIG, {}) == name(1)  # the others hardly can
