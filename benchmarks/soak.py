@@ -424,6 +424,7 @@ def main() -> None:
     parser.add_argument("--fill", type=int, default=0, help="fill its disk so often, and kill none")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whatever our parent thinks of its children
     if options.fill and not options.inside:
         again = [sys.executable, *sys.argv, "--inside"]
         os.execvp("unshare", ["unshare", "--map-root-user", "--mount", *again])

@@ -375,6 +375,7 @@ def _watch(job: dict[str, Any], speaker: _Speaker) -> None:
 
 def _work() -> None:
     """The worker: a job comes in on one line, a record goes out on one."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would turn git's failures into 0
     job = json.loads(sys.stdin.buffer.readline())
     speaker = _Speaker(sys.stdout)
     threading.Thread(target=_watch, args=(job, speaker), daemon=True).start()

@@ -62,6 +62,7 @@ class LocalEngine:
         self._running: dict[int, _Trial] = {}
         self._ended: list[Outcome] = []
         self._controller = _own_identity()
+        processes.keep_exit_codes()
 
     def submit(self, job: Job) -> dict[str, Any]:
         """Start a job, or have it wait for room; who runs it, if it is running."""

@@ -151,6 +151,18 @@ def send(identity: Identity, number: int) -> None:
             os.close(handle)
 
 
+def keep_exit_codes() -> None:
+    """Have the exit codes of children kept, which a process that ignores SIGCHLD throws away.
+
+    Ray's start leaves it ignored, below Python's own knowledge, and so do some parents; every
+    failure would then look like success. A handler that somebody has set is left alone.
+    """
+    ours = signal.getsignal(signal.SIGCHLD)
+    if ours in (signal.SIG_DFL, signal.SIG_IGN, None):
+        with contextlib.suppress(ValueError):  # only the main thread may
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def kill_all(find: Callable[[], list[Identity]], within: float = 5.0) -> list[Identity]:
     """Kill what `find` finds until it finds nothing, as they may multiply; who is left in the end.
 

@@ -28,6 +28,7 @@ from typing import Any, Self
 
 from hotlap.research.engines.job import Job, Outcome, Status, examine_result
 from hotlap.research.engines.local import RECORD, LocalEngine, sweep, wait_until_free
+from hotlap.research.engines.processes import keep_exit_codes
 from hotlap.store.atomic import make_folder, write_file
 
 OBJECT_STORE = 100_000_000
@@ -328,6 +329,7 @@ def _join(ray: ModuleType, address: str, capacity: int | None) -> None:
     try:
         with _private_files():
             ray.init(address=address, **options)
+            keep_exit_codes()  # which Ray's start throws away
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConnectionError(
             f"no Ray cluster at {address!r}: {error}; start one (ray start --head), or use "

@@ -12,6 +12,7 @@ the command is running.
 import ctypes
 import os
 import resource
+import signal
 import sys
 import time
 
@@ -63,6 +64,8 @@ def main(arguments: list[str]) -> None:
         arguments[2:8],
         arguments[8:],
     )
+    # Where it is ignored, as some parents leave it, exit codes are thrown away.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     adopt_orphans()
     handle = _handle(engine)
     if os.getppid() != engine:  # it was gone before the handle was there to tell

@@ -123,3 +123,14 @@ def test_psutil_tells_the_same_where_there_is_no_proc() -> None:
         for name in ("pid", "parent", "group", "running"):
             assert getattr(here, name) == getattr(there, name)
         assert f"{processes.TOKEN}={token}".encode() in processes._psutil_environment(process.pid)
+
+
+def test_exit_codes_are_kept_where_a_parent_ignored_its_children() -> None:
+    asks = (
+        "import subprocess as s; from hotlap.research.engines.processes import keep_exit_codes;"
+        "before = s.run(['false']).returncode; keep_exit_codes();"
+        "print(before, s.run(['false']).returncode)"
+    )
+    ignoring = ["sh", "-c", 'trap "" CHLD; exec "$0" "$@"', sys.executable, "-c", asks]
+    said = subprocess.run(ignoring, capture_output=True, text=True, check=True).stdout
+    assert said.split()[-1] == "1"

@@ -38,6 +38,13 @@ write_result(folder, {"mean_reward": score})
 """
 
 
+@pytest.fixture(autouse=True)
+def _exit_codes() -> Iterator[None]:
+    """Ray's start throws away exit codes for the whole process; the next tests need them."""
+    yield
+    processes.keep_exit_codes()
+
+
 def job(root: Path, trial: int, seconds: float = 2.0, **settings: Any) -> Job:
     folder = root / f"{trial:04d}"
     score = str(trial / 7)
@@ -160,8 +167,9 @@ def test_nothing_survives_a_killed_controller(cluster: Any, tmp_path: Path, own:
 def test_a_cluster_of_our_own(tmp_path: Path) -> None:
     with RayEngine("local", capacity=1, resources={"CPU": 0.5}) as engine:
         engine.submit(job(tmp_path, 0, seconds=0))
-        (outcome,) = engine.poll(60)
+        (outcome,) = engine.poll(180)
         assert outcome.status == "done"
+        assert subprocess.run(["false"]).returncode == 1  # which Ray's start had made 0
     assert not ray.is_initialized()
 
 
