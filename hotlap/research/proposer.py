@@ -321,8 +321,24 @@ def _ranked(
     worth = rule(mean, sd)[0]
     if turn == "scatter":
         # The few come first; the others only serve where all of the few are barred.
-        worth[settings.few :] -= np.ptp(worth) + 1.0
+        rare = _in_rarest_branch(points, belief.expected)
+        few = rare & (np.cumsum(rare) <= settings.few)
+        worth[~few] -= np.ptp(worth) + 1.0
     return np.asarray(points[np.argsort(-worth, kind="stable")])
+
+
+def _in_rarest_branch(points: Array, belief: Surrogate) -> NDArray[np.bool_]:
+    """Which points (m,) lie in the branch of a condition that was tried least.
+
+    What is known of one branch says next to nothing of another, so hope alone may never go back to
+    one whose first trials were poor, however few they were.
+    """
+    branches = belief.geometry.branches
+    if not branches.any():
+        return np.ones(len(points), dtype=bool)
+    kinds, which = np.unique(points[:, branches], axis=0, return_inverse=True)
+    tried = (belief.points[:, None, branches] == kinds[None]).all(axis=2).sum(axis=0)
+    return np.asarray(which.reshape(-1) == int(np.argmin(tried)))
 
 
 def _by_cost(

@@ -313,3 +313,20 @@ def test_a_proposal_is_plain_data() -> None:
     proposal = propose(DRIVING, scored(DRIVING, lambda p: p["learning_rate"], 12))
     assert isinstance(proposal, Proposal)
     assert all(type(v) in (int, float, str, bool) for v in proposal.params.values())
+
+
+def test_a_scattered_proposal_goes_to_the_branch_that_was_tried_least() -> None:
+    space = make_space(
+        {
+            "agent": {"choices": ["ppo", "dqn"]},
+            "clip": {"low": 0.0, "high": 1.0, "when": {"agent": "ppo"}},
+            "steer": {"low": 0.0, "high": 1.0, "when": {"agent": "dqn"}},
+        }
+    )
+    poor = [Seen({"agent": "ppo", "clip": 0.9}, (0.0,))]
+    good = [Seen({"agent": "dqn", "steer": i / 20}, (5.0 + i / 20,)) for i in range(12)]
+    settings = ProposerSettings(turns=("scatter",))
+    again = [Seen({"agent": "dqn", "steer": 0.5}, (5.5,))]  # so that noise is known
+    for seed in range(5):
+        found = propose(space, [*poor, *good, *again], (), seed, settings)
+        assert found.params["agent"] == "ppo"
