@@ -338,3 +338,5 @@ class FullScreen(io.StringIO):
 def test_a_log_that_nobody_can_take_ends_no_night(tmp_path: Path) -> None:
     with contextlib.redirect_stdout(FullScreen()):
         Log(tmp_path / "no" / "such" / "folder.txt")("trial 1: ok")
+        Log(tmp_path / "log.txt")("trial 2: ok")
+    assert (tmp_path / "log.txt").read_text().endswith("trial 2: ok\n")  # the file has it

@@ -1,9 +1,6 @@
 import errno
 import os
 import resource
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +10,8 @@ import torch
 
 from hotlap.store.bundle import Bundle, load_bundle, save_bundle
 from hotlap.store.run_folder import RunFolder
+
+from .small_disk import run_on_small_disk
 
 STEPS = ("open", "mkdir", "rename", "replace", "fsync")
 BIG = {"x": torch.arange(100_000)}  # 800 kB
@@ -140,12 +139,4 @@ with RunFolder.create(pathlib.Path(sys.argv[1]) / "run", {}) as run:
 
 @pytest.mark.slow
 def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
-    if not shutil.which("unshare"):
-        pytest.skip("a small disk of one's own takes unshare, from util-linux")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)]
-    private = ["unshare", "--map-root-user", "--mount"]  # seen by the child alone
-    if subprocess.run([*private, *mount], capture_output=True).returncode:
-        pytest.skip("this machine lets nobody mount a disk of their own")
-    command = f'{" ".join(mount)} && exec "$@"'
-    child = [sys.executable, "-c", FILL_UP, str(tmp_path)]
-    subprocess.run([*private, "sh", "-c", command, "sh", *child], check=True, timeout=120)
+    run_on_small_disk(FILL_UP, tmp_path, "2m")  # which asserts, and fails if it does

@@ -26,6 +26,8 @@ import pytest
 
 from hotlap.store.ledger import DamagedLedger, Ledger, read_ledger, repair_ledger
 
+from .small_disk import run_on_small_disk
+
 GOLDEN = Path(__file__).parent / "golden"
 HEADER = {"seed": 3, "note": "ü\n"}
 FIRST = {"kind": "study", "format": 1, **HEADER}
@@ -382,15 +384,7 @@ with Ledger.create(path, {}) as ledger:
 
 @pytest.mark.slow
 def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
-    if not shutil.which("unshare"):
-        pytest.skip("a small disk of one's own takes unshare, from util-linux")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
-    private = ["unshare", "--map-root-user", "--mount"]  # seen by the child alone
-    if subprocess.run([*private, *mount], capture_output=True).returncode:
-        pytest.skip("this machine lets nobody mount a disk of their own")
-    command = f'{" ".join(mount)} && exec "$@"'
-    child = [sys.executable, "-c", FILL_UP, str(tmp_path)]
-    subprocess.run([*private, "sh", "-c", command, "sh", *child], check=True, timeout=120)
+    run_on_small_disk(FILL_UP, tmp_path, "1m")  # which asserts, and fails if it does
 
 
 # --- Several processes ---
