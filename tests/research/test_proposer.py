@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hotlap.research.problems import find_problem
 from hotlap.research.proposer import (
     Proposal,
     ProposerSettings,
@@ -276,37 +277,16 @@ def test_impossible_settings_and_scores_are_refused() -> None:
 @pytest.mark.slow
 def test_hartmann_is_solved_without_noise() -> None:
     """100 trials, five seeds; the worst may end on the false maximum, 0.12 below the true one."""
-    space = make_space({f"x{i}": {"low": 0.0, "high": 1.0} for i in range(6)})
+    problem = find_problem("hartmann6")
     regrets = []
     for seed in range(5):
         seen: list[Seen] = []
         for _ in range(100):
-            params = propose(space, seen, seed=seed).params
-            seen.append(Seen(params, (hartmann(params),)))
-        regrets.append(3.32237 - hartmann(recommend(space, seen)))
+            params = propose(problem.space, seen, seed=seed).params
+            seen.append(Seen(params, (problem.true(params),)))
+        regrets.append(problem.regret(recommend(problem.space, seen)))
     assert np.median(regrets) < 0.01
     assert max(regrets) < 0.15
-
-
-def hartmann(params: Params) -> float:
-    x = np.array([params[f"x{i}"] for i in range(6)])
-    a = np.array(
-        [
-            [10, 3, 17, 3.5, 1.7, 8],
-            [0.05, 10, 17, 0.1, 8, 14],
-            [3, 3.5, 1.7, 10, 17, 8],
-            [17, 8, 0.05, 10, 0.1, 14],
-        ]
-    )
-    p = 1e-4 * np.array(
-        [
-            [1312, 1696, 5569, 124, 8283, 5886],
-            [2329, 4135, 8307, 3736, 1004, 9991],
-            [2348, 1451, 3522, 2883, 3047, 6650],
-            [4047, 8828, 8732, 5743, 1091, 381],
-        ]
-    )
-    return float(np.array([1.0, 1.2, 3.0, 3.2]) @ np.exp(-np.sum(a * (x - p) ** 2, axis=1)))
 
 
 def test_a_proposal_is_plain_data() -> None:
