@@ -1,7 +1,4 @@
-"""The ledger against everything that can happen to a file.
-
-The file is also the script of a writer that is to be killed.
-"""
+"""The ledger against everything that can happen to a file."""
 
 import errno
 import json
@@ -18,7 +15,6 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +25,7 @@ from hotlap.store.ledger import DamagedLedger, Ledger, read_ledger, repair_ledge
 from .small_disk import run_on_small_disk
 
 GOLDEN = Path(__file__).parent / "golden"
+WRITER = Path(__file__).with_name("ledger_writer.py")
 HEADER = {"seed": 3, "note": "ü\n"}
 FIRST = {"kind": "study", "format": 1, **HEADER}
 TRIALS = [
@@ -446,7 +443,7 @@ def test_a_reader_beside_a_writer_finds_whole_records_and_never_fewer(path: Path
 
 def killed_writer(path: Path, seconds: float) -> list[int]:
     """The numbers a writer acknowledged before it was killed."""
-    command = [sys.executable, __file__, str(path)]
+    command = [sys.executable, str(WRITER), str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         first = child.stdout.readline()
@@ -496,10 +493,3 @@ def test_ten_thousand_records_open_quickly_and_appending_does_not_slow_down(
     assert time.process_time() - begin < 2.0  # 0.1 s where nothing else runs
     first, last = ends[1] - ends[0], ends[3] - ends[2]
     assert last < 3 * first + 0.1
-
-
-if __name__ == "__main__":
-    with Ledger.open(Path(sys.argv[1])) as ledger:
-        for number in count(len(ledger.records("trial"))):
-            ledger.append("trial", trial=number, text="x" * (number * 131 % 2000))
-            print(number, flush=True)
