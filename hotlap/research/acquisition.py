@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr, ndtr
 from scipy.stats import qmc
 
-from hotlap.research.gp import Array, Geometry, Surrogate
+from hotlap.research.gp import Geometry, Surrogate
+from hotlap.research.kernel import Array
 from hotlap.research.space import SearchSpace
 
 Rule = Callable[[Array, Array], tuple[Array, Array, Array]]

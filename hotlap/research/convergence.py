@@ -19,7 +19,8 @@ from hotlap.research.acquisition import (
     probability_within,
     quasi_random,
 )
-from hotlap.research.gp import Array, Surrogate
+from hotlap.research.gp import Surrogate
+from hotlap.research.kernel import Array
 from hotlap.research.space import SearchSpace
 
 DRAWS, PLACES, NEAR = 256, 512, 32

@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, lapack, solve_triangular
 from scipy.optimize import minimize
 
-Array = NDArray[np.float64]
+from hotlap.research.kernel import (
+    Array,
+    cholesky,
+    matern,
+    pair_differences,
+    weighted_distances,
+)
+from hotlap.research.scale import Scale, scales_of
 
 SMALLEST_NOISE = 1e-6
 """Least noise variance beside outcomes of variance 1; keeps nearly equal points apart."""
@@ -104,80 +111,6 @@ class Hyperparameters:
     def scales(self) -> Array:
         """Length scales: how far a coordinate must move for the score to change much."""
         return 1.0 / np.sqrt(self.weights)
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How scores become outcomes: `z = (warp((score - middle) / spread) - shift) / unit`.
-
-    The warp is the identity down to `knot` spreads below the median and a logarithm from there: bad
-    regions may differ by orders of magnitude, which says nothing about where the best one lies.
-    """
-
-    middle: float
-    spread: float
-    knot: float
-    shift: float
-    unit: float
-
-    def to_outcomes(self, scores: Array) -> Array:
-        """Outcomes of scores."""
-        values = (scores - self.middle) / self.spread
-        return (_warp(values, self.knot) - self.shift) / self.unit
-
-    def log_slopes(self, scores: Array) -> Array:
-        """Logarithm of the derivative of the outcome by the score."""
-        beyond = np.maximum(-self.knot - (scores - self.middle) / self.spread, 0.0)
-        return -np.log1p(beyond) - math.log(self.size)
-
-    @property
-    def size(self) -> float:
-        """Score units per unit of outcome, where the warp is the identity."""
-        return self.spread * self.unit
-
-    def to_scores(self, outcomes: Array) -> Array:
-        """Scores of outcomes, straight on where the warp is not."""
-        return self.middle + self.spread * (self.shift + self.unit * outcomes)
-
-
-def _warp(values: Array, knot: float) -> Array:
-    """The identity down to -knot, a logarithm below, smooth where they meet."""
-    return np.where(values < -knot, -knot - np.log1p(np.maximum(-knot - values, 0.0)), values)
-
-
-def scales_of(means: Array) -> list[Scale]:
-    """Scales that may suit these means of configurations, all finite: a gentle and a strong one.
-
-    The gentle one leaves all but the worst as it is. The strong one takes its spread from the good
-    half alone and begins at the median.
-    """
-    middle = float(np.median(means))
-    tiny = 1e-9 * max(1.0, float(np.max(np.abs(means))))
-    if float(np.std(means)) <= tiny:
-        return [Scale(middle, 1.0, 1.0, 0.0, 1.0)]
-    # What lies further below the median than three times the best, or the lower quartile, is away
-    # from it is an outlier, and would set the unit for all.
-    reach = max(float(np.max(means)) - middle, middle - float(np.quantile(means, 0.25)))
-    lowest = middle - 3.0 * reach if reach > tiny else -math.inf
-    usual = float(np.std(np.maximum(means, lowest)))
-    good = float(np.sqrt(np.mean((means[means >= middle] - middle) ** 2)))
-    scales = [_standardised(means, middle, usual, knot=1.0)]
-    if good > tiny:
-        scales.append(_standardised(means, middle, good, knot=0.0))
-    return scales
-
-
-def _standardised(means: Array, middle: float, spread: float, knot: float) -> Scale:
-    warped = _warp((means - middle) / spread, knot)
-    return Scale(middle, spread, knot, float(np.mean(warped)), float(np.std(warped)))
-
-
-def matern(q: Array) -> tuple[Array, Array]:
-    """Matern-5/2 correlation at squared distance q, and its derivative by q."""
-    a = np.sqrt(5.0 * q)
-    decay = np.exp(-a)
-    slope = (-5.0 / 6.0) * (1.0 + a) * decay
-    return (1.0 + a + (a * a) / 3.0) * decay, slope
 
 
 @dataclass(frozen=True)
@@ -391,41 +324,6 @@ class Surrogate:
     def _at_least(self, variance: Array) -> Array:
         """Rounding may leave a variance at or below nothing."""
         return np.maximum(variance, 1e-12 * self.hyperparameters.signal)
-
-
-def weighted_distances(a: Array, b: Array, weights: Array, choices: NDArray[np.bool_]) -> Array:
-    """Squared distances q between points, (len(a), len(b)).
-
-    Numbers go through one matrix product; what it loses to rounding, about 1e-15, is
-    below the jitter.
-    """
-    numeric = ~choices
-    roots = np.sqrt(weights[numeric])
-    u, v = a[:, numeric] * roots, b[:, numeric] * roots
-    q = (u * u).sum(axis=1)[:, None] + (v * v).sum(axis=1)[None, :] - 2.0 * (u @ v.T)
-    for column in np.flatnonzero(choices):
-        q += weights[column] * (a[:, [column]] != b[None, :, column])
-    return np.maximum(q, 0.0)
-
-
-def pair_differences(points: Array, choices: NDArray[np.bool_]) -> Array:
-    """Squared differences of every pair by dimension: lower triangle by rows, (d, n(n-1)/2)."""
-    rows, columns = np.tril_indices(len(points), -1)
-    pairs = (points.T[:, rows] - points.T[:, columns]) ** 2
-    pairs[choices] = pairs[choices] != 0.0
-    return np.asarray(pairs)
-
-
-def cholesky(matrix: Array) -> tuple[Array, float]:
-    """Lower factor of a covariance and the jitter it took, raised until there is one."""
-    size = float(np.mean(np.diagonal(matrix))) or 1.0
-    jitter = 0.0
-    for power in range(-12, 1):
-        root, problem = lapack.dpotrf(matrix + jitter * np.eye(len(matrix)), lower=1, clean=1)
-        if not problem and np.isfinite(root).all():
-            return np.asarray(root), jitter
-        jitter = size * 10.0**power
-    raise ArithmeticError("a covariance has no Cholesky factor; look for NaN among the points")
 
 
 def condition(

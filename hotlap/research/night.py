@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hotlap.research.book import LARGEST, Finish, Plan
 from hotlap.research.engines.job import RESULT, Engine, Job, Outcome, read_result
 from hotlap.research.publishing import Publisher
-from hotlap.research.study import LARGEST, Finish, Plan, Study
+from hotlap.research.study import Study
 from hotlap.research.trial import TRIAL
 from hotlap.store.atomic import make_folder, write_file
 from hotlap.store.ledger import Ledger

@@ -25,10 +25,11 @@ from typing import Any
 
 from hotlap.config.presets import to_table
 from hotlap.config.study import StudyConfig
-from hotlap.research.gp import Array
+from hotlap.research.book import Book, Finish, MemoryBook, Plan
+from hotlap.research.kernel import Array
 from hotlap.research.proposer import Seen
 from hotlap.research.space import Params, SearchSpace
-from hotlap.research.study import Book, Finish, MemoryBook, Plan, Study
+from hotlap.research.study import Study
 from hotlap.store.ledger import Ledger
 
 Objective = Callable[[Params, int], float]

@@ -16,6 +16,7 @@ from hotlap.config.naming import nearest
 from hotlap.config.presets import SHIPPED
 from hotlap.config.research import ChampionConfig, ResearchConfig
 from hotlap.config.training import EvaluateConfig, TrainConfig
+from hotlap.research.book import Plan
 from hotlap.research.champions import FOLDER, MODEL, find_study, read_champion, save_champion
 from hotlap.research.earlier import read_earlier
 from hotlap.research.engines.job import Engine
@@ -25,7 +26,7 @@ from hotlap.research.optimiser import describe, open_book
 from hotlap.research.proposer import Seen
 from hotlap.research.publishing import Publisher
 from hotlap.research.space import Dimension, SearchSpace, apply, load_space
-from hotlap.research.study import Plan, Study
+from hotlap.research.study import Study
 from hotlap.store.ledger import Ledger, repair_ledger
 
 UNSEEN = ("warehouse", "mini_monaco", "circuit_launch", "loop:7")
@@ -65,29 +66,55 @@ def research(
         publisher = None
         if config.remote is not None:
             publisher = Publisher(folder, config.remote, config.push_every)
-        engine = _engine(config, workers)
         try:
-            night = _night(config, study, folder, engine, say, publisher)
-            reason = night.run()
-            say(f"stopped: {reason}")
-            night.test()
+            reason = _run_all(config, study, folder, say, publisher)
         except BaseException:
             if publisher is not None:
                 publisher.close()
             raise
-        finally:
-            engine.close()
-        patiently(lambda: save_champion(study, folder))
-        certificate = study.certify()
-        _tell_certificate(certificate, say)
-        shown = _show(config, study, folder, say)
-        # Before the last push, which takes it along.
-        page = None if report is None else patiently(lambda: report(folder))
-        if publisher is not None:
-            for record in publisher.finish(len(study.finished)):
-                study.book.append("push", **record)
-        answer = _answer(study, folder, reason, certificate, shown)
-        return answer | {"report": None if page is None else str(page)}
+        return _conclude(config, study, folder, reason, say, publisher, report)
+
+
+def _run_all(
+    config: ResearchConfig,
+    study: Study,
+    folder: Path,
+    say: Callable[[str], None],
+    publisher: Publisher | None,
+) -> str:
+    """Make all runs there are to make, the last test too; why there are no more."""
+    engine = _engine(config, study.config.workers)
+    try:
+        night = _night(config, study, folder, engine, say, publisher)
+        reason = night.run()
+        say(f"stopped: {reason}")
+        night.test()
+        return reason
+    finally:
+        engine.close()
+
+
+def _conclude(
+    config: ResearchConfig,
+    study: Study,
+    folder: Path,
+    reason: str,
+    say: Callable[[str], None],
+    publisher: Publisher | None,
+    report: Callable[[Path], Path] | None,
+) -> dict[str, Any]:
+    """Say what the runs come to, show the champion, and write, push and return all of it."""
+    patiently(lambda: save_champion(study, folder))
+    certificate = study.certify()
+    _tell_certificate(certificate, say)
+    shown = _show(config, study, folder, say)
+    # Before the last push, which takes it along.
+    page = None if report is None else patiently(lambda: report(folder))
+    if publisher is not None:
+        for record in publisher.finish(len(study.finished)):
+            study.book.append("push", **record)
+    answer = _answer(study, folder, reason, certificate, shown)
+    return answer | {"report": None if page is None else str(page)}
 
 
 def champion(config: ChampionConfig) -> dict[str, Any]:

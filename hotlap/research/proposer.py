@@ -31,7 +31,8 @@ from hotlap.research.acquisition import (
     quasi_random,
     upper_bound,
 )
-from hotlap.research.gp import Array, Observations, Surrogate, fit
+from hotlap.research.gp import Observations, Surrogate, fit
+from hotlap.research.kernel import Array
 from hotlap.research.space import Params, SearchSpace, identity
 
 Turn = Literal["bound", "improve", "scatter"]

@@ -42,9 +42,18 @@ from hotlap.research.space import make_space
 MEASURES = ("regret", "landscape", "speed")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SHIPPED = "shipped"
-OUR_CODE = ("space", "gp", "acquisition", "proposer")
+OUR_CODE = ("space", "kernel", "scale", "gp", "acquisition", "proposer")
 """Modules that decide what ours proposes; results from other versions of them are not kept."""
-OUR_STUDY = ("race", "study", "convergence", "optimiser", "replays", "landscape")
+OUR_STUDY = (
+    "race",
+    "book",
+    "study",
+    "certificate",
+    "convergence",
+    "optimiser",
+    "replays",
+    "landscape",
+)
 """Modules that decide what a study of ours ends with."""
 
 

@@ -17,16 +17,16 @@ untouched seeds).
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from hotlap.config.study import StudyConfig
-from hotlap.evaluation.statistics import interquartile_mean, mean_interval
+from hotlap.research.book import LARGEST, SCORED, Book, Finish, Plan
+from hotlap.research.certificate import tested
 from hotlap.research.convergence import assess
-from hotlap.research.gp import Array, Surrogate
+from hotlap.research.gp import Surrogate
+from hotlap.research.kernel import Array
 from hotlap.research.proposer import (
     Proposal,
     ProposerSettings,
@@ -57,69 +57,8 @@ from hotlap.research.threads import one_thread
 Basis = tuple[int, ...]
 """The runs that a figure was worked out from; it is worked out once, though asked for often."""
 
-LARGEST = 1e100
-"""What is beyond this, either way, is no score: its square could not be worked with."""
-SCORED = ("ok", "pruned")
-"""States of a run whose score counts."""
 BEST = 3
 """Configurations that are tested at the end."""
-
-
-class Book(Protocol):
-    """Where a study is written down."""
-
-    def records(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """All records, or those of one kind, in order."""
-
-    def append(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Write one down."""
-
-
-class MemoryBook:
-    """A book for studies that need not outlive their process."""
-
-    def __init__(self) -> None:
-        self._records: list[dict[str, Any]] = []
-
-    def records(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """All records, or those of one kind, in order."""
-        return [r for r in self._records if kind is None or r["kind"] == kind]
-
-    def append(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Write one down."""
-        self._records.append({"kind": kind, **fields})
-        return self._records[-1]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A run to make."""
-
-    trial: int
-    params: Params
-    seed: int
-    role: str
-    """explore: something new; replicate, confirm: something again; test: the last test."""
-
-    @cached_property
-    def config(self) -> str:
-        """The configuration's name."""
-        return identity(self.params)
-
-
-@dataclass(frozen=True)
-class Finish:
-    """How a run ended."""
-
-    status: str = "ok"
-    """ok, failed, timeout, killed or pruned."""
-    score: float | None = None
-    std: float | None = None
-    elapsed: float = 0.0
-    model: str | None = None
-    reason: str | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)
-    """Further facts for the record."""
 
 
 class Study:
@@ -367,32 +306,11 @@ class Study:
         tests = [run for run in self.finished.values() if run.role == "test"]
         if not tests:
             return None
-        standings = self.standings()
-        rows: list[dict[str, Any]] = []
-        for name, entrant in gather(tests).items():
-            scores = [standings.worst if r.score is None else r.score for r in entrant.runs]
-            claimed = standings.estimate(name)
-            if name == self.champion:
-                claimed = self.claim()
-            table = np.array(scores)
-            low, high = None, None
-            if len(scores) > 1:  # one seed alone says nothing about others
-                low, high = mean_interval([scores], self.config.seed)
-            rows.append(
-                {
-                    "config": name,
-                    "params": entrant.params,
-                    "champion": name == self.champion,
-                    "claimed": None if claimed is None else claimed.mean,
-                    "tested": float(table.mean()),
-                    "iqm": float(interquartile_mean(table)),
-                    "low": low,
-                    "high": high,
-                    "runs": len(scores),
-                    "optimism": None if claimed is None else claimed.mean - float(table.mean()),
-                }
-            )
-        rows.sort(key=lambda row: (not row["champion"], -row["tested"]))
+        claims = {name: self.standings().estimate(name) for name in gather(tests)}
+        if self.champion in claims:
+            claims[self.champion] = self.claim()
+        worst = self.standings().worst
+        rows = tested(tests, claims, worst, self.champion, self.config.seed)
         return self.book.append("certificate", after=len(self.finished), finalists=rows)
 
     # --- inside --------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from hotlap.store.atomic import read_folder, replace_folder
-from hotlap.store.formats import damaged, pack_json, pack_tensors, unpack_json, unpack_tensors
+from hotlap.store.formats import pack_tensors, unpack_tensors
 from hotlap.store.manifest import NAME as MANIFEST
 from hotlap.store.manifest import check, seal
+from hotlap.store.plain import damaged, pack_json, unpack_json
 
 WEIGHTS, CONFIG, NORMALISER = "weights.safetensors", "config.json", "normaliser.json"
 EVALUATION, ZIP = "evaluation.json", "model.zip"

@@ -16,8 +16,9 @@ from typing import Any
 from torch import Tensor
 
 from hotlap.store.atomic import make_folder, remove, tidy, write_file
-from hotlap.store.formats import DamagedFile, pack_tensors, unpack_tensors
+from hotlap.store.formats import pack_tensors, unpack_tensors
 from hotlap.store.manifest import verify
+from hotlap.store.plain import DamagedFile
 from hotlap.store.state import State, read_state, read_table, write_state
 
 ENDING = ".safetensors"

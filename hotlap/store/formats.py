@@ -1,22 +1,12 @@
-"""Tensors as safetensors and plain values as JSON, exactly; reading them cannot run code."""
+"""Tensors as safetensors, exactly; reading them cannot run code."""
 
-import json
 from pathlib import Path
-from typing import Any, NoReturn
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-
-class DamagedFile(ValueError):
-    """A file is not what was written."""
-
-
-def damaged(path: Path, expected: str, found: str) -> DamagedFile:
-    """The error for a file that is not what was written."""
-    remedy = "it was cut off or changed: restore it from a copy, or make it again"
-    return DamagedFile(f"{path} is damaged: expected {expected}, found {found}; {remedy}")
+from hotlap.store.plain import damaged
 
 
 def pack_tensors(tensors: dict[str, Tensor]) -> bytes:
@@ -41,33 +31,3 @@ def unpack_tensors(data: bytes, path: Path) -> dict[str, Tensor]:
         return dict(load(data))
     except (SafetensorError, AssertionError, KeyError, ValueError, RuntimeError) as error:
         raise damaged(path, "a safetensors file", f"{type(error).__name__}: {error}") from error
-
-
-def pack_json(value: dict[str, Any], indent: int | None = None) -> bytes:
-    """A dictionary as JSON, refused with ValueError unless the very same comes back."""
-    try:
-        text = json.dumps(value, allow_nan=False, indent=indent)
-        same = json.loads(text) == value
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"cannot be written as JSON: {error}; {_JSON_RULE}") from error
-    if not same:
-        raise ValueError(f"would come back from JSON changed; {_JSON_RULE}: {value!r:.200}")
-    return text.encode()
-
-
-def unpack_json(data: bytes, path: Path) -> dict[str, Any]:
-    """Undo `pack_json`; the path is for the error."""
-    try:
-        value = json.loads(data, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise damaged(path, "JSON", f"{type(error).__name__}: {error}") from error
-    if not isinstance(value, dict):
-        raise damaged(path, "a JSON object", f"{value!r:.50}")
-    return value
-
-
-_JSON_RULE = "use text as keys, lists for tuples, plain finite numbers and None where there is none"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number in JSON")

@@ -25,14 +25,12 @@ import zlib
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from hotlap.store.atomic import make_folder, tidy, write_file
+from hotlap.store.closing import Closing
+from hotlap.store.plain import pack_json
 from hotlap.store.writer_lock import WriterLock
-
-# `hotlap.store.formats` is not used here: it brings torch, which takes two seconds to import and
-# which nothing that only proposes and counts has need of.
 
 FORMAT = 1
 FIRST = "study"
@@ -93,7 +91,7 @@ class Contents:
         return kind == FIRST and kind in self._by_kind
 
 
-class Ledger:
+class Ledger(Closing):
     """A ledger that this process, and no other, writes; `create` or `open` it."""
 
     def __init__(self, path: Path, contents: Contents, lock: WriterLock) -> None:
@@ -161,17 +159,6 @@ class Ledger:
             os.close(self._handle)
             self._handle = -1
             self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _write(self, line: bytes) -> None:
         if self._half_written:  # and could not be taken back when it happened
@@ -268,19 +255,12 @@ def parse_line(line: bytes) -> Entry:
 
 def _line(record: Entry) -> bytes:
     """A record as it is written."""
-    try:
-        text = json.dumps(record, allow_nan=False)
-        same = json.loads(text) == record
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"a record cannot be written as JSON: {error}; {_JSON_RULE}") from error
-    if not same:
-        raise ValueError(f"a record would come back from JSON changed; {_JSON_RULE}: {record!r}")
+    text = pack_json(record).decode()
     if problem := _problem(record):
         raise ValueError(f"a record must have {problem}: {record!r:.200}")
     return f'{text[:-1]}, "crc": "{zlib.crc32(text.encode()):08x}"}}\n'.encode()
 
 
-_JSON_RULE = "use text as keys, lists for tuples, plain finite numbers and None where there is none"
 _ENDING = re.compile(rb', "crc": "([0-9a-f]{8})"\}')
 _ENDING_LENGTH = len(', "crc": "01234567"}')
 

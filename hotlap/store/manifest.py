@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hotlap.store.atomic import write_file
-from hotlap.store.formats import DamagedFile, damaged, pack_json, unpack_json
+from hotlap.store.plain import DamagedFile, damaged, pack_json, unpack_json
 
 __all__ = ["DamagedFile", "check", "fingerprint", "seal", "verify"]
 

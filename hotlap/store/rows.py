@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.store.atomic import write_file
-from hotlap.store.formats import pack_json, unpack_json
+from hotlap.store.plain import pack_json, unpack_json
 
 
 def append_row(path: Path, row: dict[str, Any]) -> None:

@@ -7,14 +7,14 @@ lock           held by the one process that writes
 """
 
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from torch import Tensor
 
 from hotlap.store.atomic import make_folder, read_folder, tidy, write_file
 from hotlap.store.checkpoints import Checkpoint, Checkpoints
-from hotlap.store.formats import pack_json, unpack_json
+from hotlap.store.closing import Closing
+from hotlap.store.plain import pack_json, unpack_json
 from hotlap.store.rows import append_row, forget_rows_after, heal_rows, read_rows
 from hotlap.store.state import State, read_state, write_state
 from hotlap.store.writer_lock import WriterLock
@@ -24,7 +24,7 @@ PARTS = (CONFIG, "checkpoints", "replay", "best", "model")
 """Where any of these is, there is a run, or what is left of one."""
 
 
-class RunFolder:
+class RunFolder(Closing):
     """A run. Made by its name alone it can only be read; `create` and `open` can write."""
 
     def __init__(self, path: Path) -> None:
@@ -125,17 +125,6 @@ class RunFolder:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _table(self, name: str) -> Path:
         if not name or Path(name).name != name or name.startswith("."):

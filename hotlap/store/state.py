@@ -7,8 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from hotlap.store.atomic import replace_folder
-from hotlap.store.formats import pack_json, pack_tensors, unpack_json, unpack_tensors
+from hotlap.store.formats import pack_tensors, unpack_tensors
 from hotlap.store.manifest import check, seal
+from hotlap.store.plain import pack_json, unpack_json
 
 TENSORS, NUMBERS = "state.safetensors", "state.json"
 FACTS = {"kind": "state"}

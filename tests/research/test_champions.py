@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from hotlap.config.study import StopConfig, StudyConfig
+from hotlap.research.book import Finish, MemoryBook
 from hotlap.research.champions import find_study, read_champion, save_champion
 from hotlap.research.space import make_space
-from hotlap.research.study import Finish, MemoryBook, Study
+from hotlap.research.study import Study
 
 SPACE = make_space({"x": {"choices": ["a", "b"]}})
 

@@ -6,20 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from hotlap.research.gp import (
-    Geometry,
-    Likelihood,
-    Observations,
-    Prior,
-    Scale,
-    cholesky,
-    fit,
-    matern,
-    most_telling,
-    pair_differences,
-    scales_of,
-    weighted_distances,
-)
+from hotlap.research.gp import Geometry, Likelihood, Observations, Prior, fit, most_telling
+from hotlap.research.kernel import cholesky, matern, pair_differences, weighted_distances
+from hotlap.research.scale import Scale, scales_of
 
 
 def seen(

@@ -18,7 +18,7 @@ from hotlap.records import EpisodeResult, EvalResult
 from hotlap.research.models import add_evaluation, load_weights, open_model, save_model
 from hotlap.research.worlds import make_training_env
 from hotlap.store.bundle import load_bundle, save_bundle
-from hotlap.store.formats import DamagedFile
+from hotlap.store.plain import DamagedFile
 
 from .tiny import AGENTS, tiny_run
 

@@ -18,10 +18,11 @@ import pytest
 
 from hotlap.config.study import RaceConfig, StopConfig, StudyConfig
 from hotlap.research import night as night_module
+from hotlap.research.book import MemoryBook
 from hotlap.research.engines.job import Job, Outcome, read_result, write_result
 from hotlap.research.night import ATTEMPTS, PATIENCE, Night, PatientBook, read_finish
 from hotlap.research.space import Params, make_space
-from hotlap.research.study import MemoryBook, Study
+from hotlap.research.study import Study
 from hotlap.store.ledger import Ledger, read_ledger
 
 SPACE = make_space({"x": {"low": 0.0, "high": 1.0}, "kind": {"choices": ["a", "b"]}})

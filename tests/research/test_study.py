@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from hotlap.config.study import SAMPLERS, RaceConfig, SeedLists, StopConfig, StudyConfig
+from hotlap.research.book import Finish, MemoryBook, Plan
 from hotlap.research.engines.job import Job, Outcome, write_result
 from hotlap.research.night import Night
 from hotlap.research.proposer import Proposal, Seen
 from hotlap.research.space import Params, identity, make_space
-from hotlap.research.study import Finish, MemoryBook, Plan, Study
+from hotlap.research.study import Study
 
 SPACE = make_space({"x": {"low": 0.0, "high": 1.0}, "n": {"low": 1, "high": 4}})
 OPEN_END = StopConfig(converge=False)

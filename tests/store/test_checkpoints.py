@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hotlap.store.formats import DamagedFile
+from hotlap.store.plain import DamagedFile
 from hotlap.store.run_folder import Checkpoint, RunFolder
 
 STATE_FILES = ["state.safetensors", "state.json", "manifest.json"]

@@ -5,13 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from hotlap.store.formats import (
-    DamagedFile,
-    pack_json,
-    pack_tensors,
-    unpack_json,
-    unpack_tensors,
-)
+from hotlap.store.formats import pack_tensors, unpack_tensors
+from hotlap.store.plain import DamagedFile, pack_json, unpack_json
 
 HERE = Path("state.json")
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32]

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.store.formats import DamagedFile
+from hotlap.store.plain import DamagedFile
 from hotlap.store.run_folder import RunFolder
 
 ROWS = [{"segment": 0, "return": 0.1 + 0.2}, {"segment": 1, "note": "a\nb"}, {"segment": 2}]

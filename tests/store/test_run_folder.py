@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hotlap.store.formats import DamagedFile
+from hotlap.store.plain import DamagedFile
 from hotlap.store.run_folder import RunFolder
 
 CONFIG = {"task": "donkey", "rate": 0.1 + 0.2, "steps": 128, "note": None}

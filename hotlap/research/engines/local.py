@@ -15,13 +15,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from hotlap.research.engines import processes
 from hotlap.research.engines.job import STACKS_READY, Job, Outcome, Status, examine_result
+from hotlap.research.engines.queue import QueuedEngine
 from hotlap.research.engines.warden import command_line
 
 RECORD = "process.json"
@@ -31,7 +30,7 @@ LINES = 20
 """How many of the last lines a reason quotes."""
 
 
-class LocalEngine:
+class LocalEngine(QueuedEngine["_Trial"]):
     """Runs up to `capacity` trials at once; used from one thread. See `Engine`."""
 
     def __init__(
@@ -52,30 +51,12 @@ class LocalEngine:
             grace: Seconds between asking a trial to end and killing it.
             output_limit: Bytes of output kept of each trial, at most.
         """
-        if capacity < 1:
-            raise ValueError(f"capacity must be at least 1, got {capacity}")
+        super().__init__(capacity)
         if output_limit < 1:
             raise ValueError(f"output_limit must be at least 1, got {output_limit}")
-        self.capacity = capacity
         self._gpus, self._grace, self._output_limit = gpus, grace, output_limit
-        self._waiting: list[Job] = []
-        self._running: dict[int, _Trial] = {}
-        self._ended: list[Outcome] = []
         self._controller = _own_identity()
         processes.keep_exit_codes()
-
-    def submit(self, job: Job) -> dict[str, Any]:
-        """Start a job, or have it wait for room; who runs it, if it is running."""
-        if job.trial in self._running or any(job.trial == other.trial for other in self._waiting):
-            raise ValueError(f"trial {job.trial} is submitted already")
-        job = replace(job, folder=job.folder.absolute())
-        if examine_result(job.folder)[0] is not None:
-            self._ended.append(Outcome(job.trial, "done", reason="it had its result already"))
-            return {}
-        self._waiting.append(job)
-        self._start_waiting()
-        trial = self._running.get(job.trial)
-        return trial.record if trial else {}
 
     def poll(self, timeout: float) -> list[Outcome]:
         """What ended since the last call; waits for something to end if anything runs."""
@@ -87,26 +68,14 @@ class LocalEngine:
             self._wait(min(deadline - time.monotonic(), 1.0))
             if not self._ended and time.monotonic() >= deadline:
                 break
-        self._start_waiting()  # whoever takes the outcomes may be busy with them for a while
-        outcomes, self._ended = self._ended, []
-        return outcomes
-
-    def cancel(self, trial: int) -> None:
-        """End a trial, or forget it if it is still waiting."""
-        for job in self._waiting:
-            if job.trial == trial:
-                self._waiting.remove(job)
-                self._ended.append(Outcome(trial, "killed", reason="it was cancelled"))
-                return
-        if trial in self._running:
-            self._running[trial].ask_to_end(self._grace + SLACK)
+        return self._take_ended()
 
     def close(self) -> None:
         """End everything; raises RuntimeError if a process survives all of it."""
         self._waiting.clear()
         trials = list(self._running.values())
         for trial in trials:
-            trial.ask_to_end(self._grace + SLACK)
+            self._end(trial)
         while self._running:
             self._wait(1.0)
         self._ended.clear()
@@ -117,32 +86,11 @@ class LocalEngine:
                 "look at what they wait for (ps -o pid,stat,wchan,cmd)"
             )
 
-    def __enter__(self) -> Self:
-        return self
+    def _who(self, running: "_Trial") -> dict[str, Any]:
+        return running.record
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _start_waiting(self) -> None:
-        while self._waiting and len(self._running) < self.capacity:
-            job = self._waiting[0]
-            gpu = self._free_gpu(job.gpu) if job.gpu and self._gpus else None
-            if job.gpu and self._gpus and gpu is None:
-                return
-            self._waiting.pop(0)
-            try:
-                self._running[job.trial] = self._start(job, gpu)
-            except (OSError, RuntimeError) as error:
-                reason = f"it could not be started: {error}"
-                self._ended.append(Outcome(job.trial, "lost", reason=reason))
-            except ValueError as error:  # a NUL in the command or the environment
-                reason = f"it could not be started: {error}"
-                self._ended.append(Outcome(job.trial, "failed", reason=reason))
+    def _end(self, running: "_Trial") -> None:
+        running.ask_to_end(self._grace + SLACK)
 
     def _free_gpu(self, share: float) -> int | None:
         """The device with most left of it, if that is enough."""
@@ -153,7 +101,10 @@ class LocalEngine:
         gpu = min(taken, key=lambda each: taken[each])
         return gpu if taken[gpu] + share <= 1 + 1e-9 else None
 
-    def _start(self, job: Job, gpu: int | None) -> "_Trial":
+    def _start(self, job: Job) -> "_Trial | None":
+        gpu = self._free_gpu(job.gpu) if job.gpu and self._gpus else None
+        if job.gpu and self._gpus and gpu is None:
+            return None
         folder = job.folder
         folder.mkdir(parents=True, exist_ok=True)
         _sweep(folder / RECORD)

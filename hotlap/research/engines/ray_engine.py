@@ -23,12 +23,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from types import ModuleType, TracebackType
-from typing import Any, Self
+from types import ModuleType
+from typing import Any
 
 from hotlap.research.engines.job import Job, Outcome, Status, examine_result
 from hotlap.research.engines.local import RECORD, LocalEngine, sweep, wait_until_free
 from hotlap.research.engines.processes import keep_exit_codes
+from hotlap.research.engines.queue import QueuedEngine
 from hotlap.store.atomic import make_folder, write_file
 
 OBJECT_STORE = 100_000_000
@@ -38,7 +39,7 @@ FREE_WITHIN = 30.0
 seconds that its node is gone, while the trial may be submitted again at once."""
 
 
-class RayEngine:
+class RayEngine(QueuedEngine["_Task"]):
     """Runs up to `capacity` trials at once on a cluster; used from one thread. See `Engine`."""
 
     def __init__(
@@ -69,56 +70,25 @@ class RayEngine:
         self._owner = not self._ray.is_initialized()
         if self._owner:
             _join(self._ray, address, capacity)
-        self.capacity = capacity or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        super().__init__(capacity or max(1, int(self._ray.cluster_resources().get("CPU", 1))))
         taken = {"CPU": 1.0} | dict(resources or {})
         options = {"num_cpus": taken.pop("CPU"), "resources": taken, "max_retries": 0}
         self._remote = self._ray.remote(**options)(_run)
         self._settings = _Settings(grace, output_limit, files_limit)
-        self._waiting: list[Job] = []
-        self._running: dict[int, _Task] = {}
-        self._ended: list[Outcome] = []
-
-    def submit(self, job: Job) -> dict[str, Any]:
-        """Hand a job to the cluster, or have it wait for room; the name of its task."""
-        if job.trial in self._running or any(job.trial == other.trial for other in self._waiting):
-            raise ValueError(f"trial {job.trial} is submitted already")
-        job = replace(job, folder=job.folder.absolute())
-        if examine_result(job.folder)[0] is not None:
-            self._ended.append(Outcome(job.trial, "done", reason="it had its result already"))
-            return {}
-        self._waiting.append(job)
-        self._start_waiting()
-        task = self._running.get(job.trial)
-        return {"task": task.ref.hex()} if task else {}
 
     def poll(self, timeout: float) -> list[Outcome]:
         """What ended since the last call; waits for something to end if anything runs."""
         self._start_waiting()
         if self._running and not self._ended:
             self._collect(timeout)
-        self._start_waiting()
-        outcomes, self._ended = self._ended, []
-        return outcomes
-
-    def cancel(self, trial: int) -> None:
-        """End a trial, or forget it if it is still waiting."""
-        for job in self._waiting:
-            if job.trial == trial:
-                self._waiting.remove(job)
-                self._ended.append(Outcome(trial, "killed", reason="it was cancelled"))
-                return
-        task = self._running.get(trial)
-        if task is not None:
-            task.cancelled = True
-            # The worker ends at once; the warden of the trial sees it and ends the trial.
-            self._ray.cancel(task.ref, force=True)
+        return self._take_ended()
 
     def close(self) -> None:
         """End everything, and the cluster if it is ours."""
         self._waiting.clear()
         tasks = list(self._running.values())
         for task in tasks:
-            self.cancel(task.job.trial)
+            self._end(task)
         deadline = time.monotonic() + 5.0
         while self._running and time.monotonic() < deadline:
             self._collect(deadline - time.monotonic())
@@ -132,32 +102,21 @@ class RayEngine:
                     break
                 time.sleep(0.1)
 
-    def __enter__(self) -> Self:
-        return self
+    def _who(self, running: "_Task") -> dict[str, Any]:
+        return {"task": running.ref.hex()}
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _end(self, running: "_Task") -> None:
+        running.cancelled = True
+        # The worker ends at once; the warden of the trial sees it and ends the trial.
+        self._ray.cancel(running.ref, force=True)
 
-    def _start_waiting(self) -> None:
-        while self._waiting and len(self._running) < self.capacity:
-            job = self._waiting.pop(0)
-            token = secrets.token_hex(8)
-            try:
-                make_folder(job.folder)
-                (job.folder / _mark(token)).touch()
-                files, _ = _pack(job.folder, self._settings.files_limit)
-            except OSError as error:
-                reason = f"it could not be started: {error}"
-                self._ended.append(Outcome(job.trial, "lost", reason=reason))
-                continue
-            task = self._remote.options(num_gpus=job.gpu, name=f"trial {job.trial}")
-            ref = task.remote(job, token, files, self._settings)
-            self._running[job.trial] = _Task(job, token, ref, time.monotonic())
+    def _start(self, job: Job) -> "_Task":
+        token = secrets.token_hex(8)
+        make_folder(job.folder)
+        (job.folder / _mark(token)).touch()
+        files, _ = _pack(job.folder, self._settings.files_limit)
+        task = self._remote.options(num_gpus=job.gpu, name=f"trial {job.trial}")
+        return _Task(job, token, task.remote(job, token, files, self._settings), time.monotonic())
 
     def _collect(self, timeout: float) -> None:
         """Take what ended; wait for the first if nothing has."""
