@@ -6,9 +6,11 @@ the verbs, so that asking for help is quick.
 """
 
 import dataclasses
+import io
 import json
 import os
 import sys
+import tempfile
 import time
 import traceback
 import typing
@@ -28,6 +30,7 @@ from hotlap.config.commands import (
 from hotlap.config.naming import nearest
 from hotlap.config.research import ChampionConfig, ResearchConfig
 from hotlap.config.research_bench import BenchResearchConfig
+from hotlap.config.serving import ServeConfig
 from hotlap.config.training import EvaluateConfig, TrainConfig
 
 REFUSE_WORDS = (
@@ -53,6 +56,7 @@ REFUSE_WORDS = (
     "hotlap.research.space",
     "hotlap.research.trackers",
     "hotlap.research.worlds",
+    "hotlap.wire.server.serving",
 )
 """A `ValueError` raised in one of these modules is about what the user wrote."""
 
@@ -126,6 +130,13 @@ def champion(cfg: ChampionConfig) -> Answer:
     return overnight.champion(cfg)
 
 
+def serve(cfg: ServeConfig) -> Answer:
+    """Stand in for the DonkeyCar simulator."""
+    from hotlap.wire.server import serving
+
+    return serving.serve(cfg)
+
+
 def bench_sim(cfg: BenchSimConfig) -> Answer:
     """Measure the simulator."""
     from hotlap.evaluation import sim_benchmark
@@ -176,6 +187,7 @@ VERBS = {
     "evaluate": Verb(EvaluateConfig, evaluate, positional=("model",)),
     "tracks": Verb(TracksConfig, tracks, positional=("names",)),
     "watch": Verb(WatchConfig, watch, positional=("model",)),
+    "serve": Verb(ServeConfig, serve),
     "bench sim": Verb(BenchSimConfig, bench_sim),
     "bench train": Verb(BenchTrainConfig, bench_train),
     "bench first-lap": Verb(BenchFirstLapConfig, bench_first_lap),
@@ -186,6 +198,9 @@ VERBS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the words say; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without ± shall end nothing
+            stream.reconfigure(errors="replace")
     if words[:1] == ["--version"]:
         print(f"hotlap {__version__}")
         return 0
@@ -299,13 +314,21 @@ def is_about_words(error: Exception) -> bool:
     return False
 
 
-def keep_traceback(error: Exception, words: list[str], root: Path) -> Path:
+def keep_traceback(error: Exception, words: list[str], root: Path) -> str:
     """Write down how it failed, and say where."""
-    path = root / "failures" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    from hotlap.research.publishing import without_secrets
+
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     lines = traceback.format_exception(error)
-    path.write_text(f"hotlap {__version__}: hotlap {' '.join(words)}\n\n{''.join(lines)}")
-    return path
+    text = without_secrets(f"hotlap {__version__}: hotlap {' '.join(words)}\n\n{''.join(lines)}")
+    for folder in (root / "failures", Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        except OSError:
+            continue
+        return str(folder / name)
+    return "nowhere, as no file can be written; --debug prints it"
 
 
 def complain(message: object, code: int, as_json: bool) -> int:

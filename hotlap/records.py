@@ -114,6 +114,22 @@ class EvalResult(Summary):
         return cls(**values)
 
 
+def brief(reason: str) -> str:
+    """Why something failed, in one line: the first, and the last of what was printed."""
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    first = lines[0].removesuffix("; it printed last:") if lines else ""
+    return first if len(lines) < 2 else f"{first}: {lines[-1]}"
+
+
+def claim_in_words(mean: float, interval: Interval, runs: int) -> str:
+    """What is claimed of a champion."""
+    low, high = interval
+    if low == high:  # by the naive rule one run decides, and nothing is known of its luck
+        return f"{mean:.2f} in one run"
+    seeds = "one fresh seed" if runs == 1 else f"{runs} fresh seeds"
+    return f"{mean:.2f} [{low:.2f}, {high:.2f}] over {seeds}"
+
+
 def _plain(value: Any) -> Any:
     """Records as dicts and tuples as lists, all the way down."""
     if isinstance(value, Record):

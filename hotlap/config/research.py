@@ -2,6 +2,7 @@
 
 import math
 import re
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,10 +20,11 @@ class ResearchConfig(Command):
 
     task: str = "donkey"
     """What is driven: donkey, donkey-lidar, donkey-telemetry, tag, or a Gymnasium id."""
-    trials: int = 100
-    """Runs to make, the last test not counted; 0 is no limit."""
+    trials: int | None = None
+    """Runs to make, the last test not counted; 0 is no limit. None makes 100, or as many as the
+    hours or the target take where one of them is given."""
     hours: float = 0.0
-    """Time to spend, this command alone; 0 is no limit."""
+    """Time to spend, this command alone, the last test included; 0 is no limit."""
     target: float | None = None
     """Stop when the champion's claimed score reaches this."""
     study: str | None = None
@@ -105,8 +107,16 @@ class ResearchConfig(Command):
             raise ValueError(f"workers must be 0 (one per core) or more, got {self.workers}")
         if self.push_every < 1:
             raise ValueError(f"push_every must be at least 1, got {self.push_every}")
-        if not 0 <= self.gpu_share <= 1:
-            raise ValueError(f"gpu_share must lie in 0..1, got {self.gpu_share}")
+        if self.gpu_share != 0 and not 0.01 <= self.gpu_share <= 1:
+            raise ValueError(f"gpu_share must be 0 or lie in 0.01..1, got {self.gpu_share}")
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {self.device!r}")
+        if self.remote is not None and not re.match(r"\s*[^\s-]", self.remote):
+            raise ValueError(
+                f"a git remote is an address or a name such as origin, got {self.remote!r}"
+            )
+        if self.trainer is not None and not self.trainer_words:
+            raise ValueError("trainer must be a command, got nothing")
         if self.study is not None and not re.fullmatch(NAME, self.study):
             raise ValueError(
                 f"a study's name has small letters, digits, dots and dashes, got {self.study!r}"
@@ -128,6 +138,21 @@ class ResearchConfig(Command):
         return self.study or f"research-{plain}"
 
     @property
+    def most_trials(self) -> int:
+        """Runs to make at most; 0 is no limit."""
+        if self.trials is not None:
+            return self.trials
+        return 0 if self.hours or self.target is not None or self.stop.target is not None else 100
+
+    @property
+    def trainer_words(self) -> tuple[str, ...]:
+        """The command of one's own, word by word."""
+        try:
+            return tuple(shlex.split(self.trainer or ""))
+        except ValueError as error:
+            raise ValueError(f"trainer is no command: {error}: {self.trainer!r}") from error
+
+    @property
     def folder(self) -> Path:
         """Where the study lies."""
         return self.root / self.name
@@ -136,7 +161,7 @@ class ResearchConfig(Command):
         """The study itself, apart from what is trained and where."""
         stop = {"target": self.target} if self.target is not None else {}
         return StudyConfig(
-            trials=self.trials,
+            trials=self.most_trials,
             seed=self.seed,
             sampler=self.sampler,
             explore=self.explore,

@@ -1,5 +1,6 @@
 """Settings of a study: how its budget is spent, who may hold the title, and when it ends."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -80,6 +81,8 @@ class StopConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot end well."""
+        if self.target is not None and not math.isfinite(self.target):
+            raise ValueError(f"target must be a number, got {self.target}")
         if not self.epsilon >= 0:
             raise ValueError(f"epsilon must be 0 or more, got {self.epsilon}")
         if not 0.5 <= self.probability < 1:

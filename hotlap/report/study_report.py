@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hotlap.records import brief, claim_in_words
 from hotlap.store.atomic import write_file
 from hotlap.store.ledger import read_ledger
 
@@ -55,11 +56,11 @@ def _summary(records: Sequence[Record]) -> str:
     lines += ["", f"**Champion {last['config']}**: {_params(last['params'])}.", ""]
     tested = [
         row
-        for certificate in _of(records, "certificate")
+        for certificate in _of(records, "certificate")[-1:]
         for row in certificate["finalists"]
-        if row["champion"]
+        if row["config"] == last["config"] and row["claimed"] is not None
     ]
-    if tested and tested[0]["claimed"] is not None:
+    if tested:
         row = tested[0]
         seeds = "one seed" if row["runs"] == 1 else f"{row['runs']} seeds"
         within = "" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
@@ -68,10 +69,8 @@ def _summary(records: Sequence[Record]) -> str:
             f"{row['tested']:.2f}{within}: optimism {row['optimism']:+.2f}."
         )
     else:
-        lines.append(
-            f"Claimed {last['mean']:.2f} [{last['low']:.2f}, {last['high']:.2f}] over "
-            f"{last['runs']} fresh seeds when it took the title; not tested."
-        )
+        claim = claim_in_words(last["mean"], (last["low"], last["high"]), last["runs"])
+        lines.append(f"Claimed {claim} when it took the title; not tested.")
     return "\n".join(lines)
 
 
@@ -148,7 +147,7 @@ def _titles(records: Sequence[Record]) -> str:
 def _failures(records: Sequence[Record]) -> str:
     lines = [
         f"- trial {trial['trial']}, {trial['run_status']}: "
-        f"{(trial['reason'] or '').strip().splitlines()[0] if trial['reason'] else 'no reason'}"
+        f"{brief(trial['reason']) if trial['reason'] else 'no reason'}"
         for trial in _of(records, "trial")
         if trial["run_status"] not in ("ok", "pruned")
     ]

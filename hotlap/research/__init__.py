@@ -9,7 +9,7 @@ A study needs a space and a function of params and a seed that gives a score, la
     space = make_space({
         "method": {"choices": ["plain", "careful"]},
         "rate": {"low": 1e-4, "high": 1e-1, "log": True},
-        "patience": {"low": 1, "high": 9, "when": {"method": "careful"}},
+        "patience": {"low": 1, "high": 9, "when": {"method": "careful"}},    # whole numbers
     })
 
     def objective(params, seed):
@@ -22,25 +22,62 @@ A study needs a space and a function of params and a seed that gives a score, la
     print(result.claimed)     # its mean score, by runs on seeds that did not nominate it
     print(result.optimism)    # how much more that is than untouched seeds give
 
-With `folder=` the study is kept on disk, and the same call goes on with it after a crash.
+With `folder=` the study is kept on disk, and the same call goes on with it after a crash. With
+`earlier=` it begins with what is known, from `read_earlier` or as `Seen`.
+
+What was recorded is studied without a function: params, each with its score for every seed, None
+where a run failed. Some seeds are kept for the last test:
+
+    from hotlap.research import optimise_table
+
+    recorded = []
+    for tenths in range(-40, -9):
+        params = {"method": "plain", "rate": 10 ** (tenths / 10)}
+        recorded.append((params, [objective(params, seed) for seed in range(10)]))
+
+    found = optimise_table(space, recorded, StudyConfig(trials=40))
+    print(found.champion)     # as it stands in the table
+    print(found.claimed, found.interval, found.tested)
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hotlap.config.study import StudyConfig
-    from hotlap.research.optimiser import StudyResult, optimise
-    from hotlap.research.space import load_space, make_space
+    from hotlap.config.study import RaceConfig, SeedLists, StopConfig, StudyConfig
+    from hotlap.research.earlier import read_earlier
+    from hotlap.research.optimiser import StudyResult, optimise, optimise_table
+    from hotlap.research.proposer import Seen
+    from hotlap.research.space import identity, load_space, make_space
 
-__all__ = ["StudyConfig", "StudyResult", "load_space", "make_space", "optimise"]
+__all__ = [
+    "RaceConfig",
+    "SeedLists",
+    "Seen",
+    "StopConfig",
+    "StudyConfig",
+    "StudyResult",
+    "identity",
+    "load_space",
+    "make_space",
+    "optimise",
+    "optimise_table",
+    "read_earlier",
+]
 
 _HOMES = {
+    "RaceConfig": "hotlap.config.study",
+    "SeedLists": "hotlap.config.study",
+    "Seen": "hotlap.research.proposer",
+    "StopConfig": "hotlap.config.study",
     "StudyConfig": "hotlap.config.study",
     "StudyResult": "hotlap.research.optimiser",
+    "identity": "hotlap.research.space",
     "load_space": "hotlap.research.space",
     "make_space": "hotlap.research.space",
     "optimise": "hotlap.research.optimiser",
+    "optimise_table": "hotlap.research.optimiser",
+    "read_earlier": "hotlap.research.earlier",
 }
 
 

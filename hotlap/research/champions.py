@@ -4,6 +4,7 @@ champion/manifest.json   trial, timestamp, params, mean_reward, model_path, and 
 champion/model/          the model, a bundle; opens and drives without training
 """
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -39,12 +40,14 @@ def save_champion(study: Study, folder: Path) -> bool:
         "interval": None if claim is None else list(claim.interval()),
         "fresh_seeds": None if claim is None else claim.runs,
     }
-    if read_champion(folder) == manifest:
-        return False
+    with contextlib.suppress(ValueError):  # a damaged one is written anew
+        if read_champion(folder) == manifest:
+            return False
 
     def fill(new: Path) -> None:
         if record["model_path"] is not None and (folder / record["model_path"]).is_dir():
-            shutil.copytree(folder / record["model_path"], new / MODEL)
+            model = folder / record["model_path"]
+            shutil.copytree(model, new / MODEL, ignore_dangling_symlinks=True)
         (new / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
     replace_folder(folder / FOLDER, fill)
@@ -59,8 +62,13 @@ def read_champion(folder: Path) -> dict[str, Any] | None:
             table = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
+        except ValueError as error:
+            table = error
         if not isinstance(table, dict):
-            raise ValueError(f"{path / MANIFEST} must hold a table")
+            raise ValueError(
+                f"{path / MANIFEST} is damaged ({table!s:.60}); the study writes it anew when its "
+                "command is given again"
+            )
         return table
 
     return read_folder(folder / FOLDER, read)

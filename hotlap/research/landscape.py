@@ -13,6 +13,7 @@ which no study has seen.
 import gzip
 import json
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,9 @@ from numpy.typing import NDArray
 from hotlap.research.space import Params, SearchSpace, make_space
 
 DEFAULT = Path(__file__).parent / "data" / "landscape.json.gz"
+
+Table = Iterable[tuple[Mapping[str, Any], Sequence[float | None]]]
+"""Params, each with its score for every seed; None or NaN where a run failed."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,15 @@ class Landscape:
         """How many seeds a study may ask for."""
         return round(self.tuning_share * self.scores.shape[1])
 
+    def part(
+        self, rng: np.random.Generator, tests: int | None = None
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The seeds, parted at random: those to choose by, and those to judge by."""
+        seeds = self.scores.shape[1]
+        kept = self.tuning_seeds if tests is None else seeds - tests
+        parted = [int(seed) for seed in rng.permutation(seeds)]
+        return tuple(parted[:kept]), tuple(parted[kept:])
+
     def scaled(self, score: float) -> float:
         """A score with 0 for the average configuration and 1 for the best one."""
         means = self.counted.mean(axis=1)
@@ -68,13 +81,10 @@ class Replay:
     def __init__(self, landscape: Landscape, seed: int) -> None:
         self.landscape = landscape
         rng = np.random.default_rng([seed, 0x7AB1E])
-        count, seeds = landscape.scores.shape
         # Every replay parts the seeds anew: a few unseen seeds alone would judge with luck.
-        parted = rng.permutation(seeds)
-        self._open = [list(rng.permutation(parted[: landscape.tuning_seeds])) for _ in range(count)]
-        self.tuning = tuple(int(seed) for seed in parted[: landscape.tuning_seeds])
-        """Seeds that a study may ask for."""
-        self._unseen = parted[landscape.tuning_seeds :]
+        self.tuning, self._unseen = landscape.part(rng)
+        """Seeds that a study may ask for, and the others."""
+        self._open = [list(rng.permutation(self.tuning)) for _ in landscape.configs]
         self.runs: list[tuple[int, float | None]] = []
         """Every query: number of the configuration, and its score or None for a failed run."""
 
@@ -101,7 +111,7 @@ class Replay:
 
     def judged(self, config: int) -> float:
         """Mean score of a configuration on the unseen seeds."""
-        return float(self.landscape.counted[config, self._unseen].mean())
+        return float(self.landscape.counted[config, list(self._unseen)].mean())
 
     def quality(self, config: int) -> float:
         """That score with 0 for the average configuration and 1 for the best."""
@@ -110,6 +120,41 @@ class Replay:
     def optimism(self, config: int, claimed: float) -> float:
         """How much more was claimed than the unseen seeds say, on the same scale."""
         return self.landscape.scaled(claimed) - self.quality(config)
+
+
+def make_landscape(space: SearchSpace, table: Table, source: str = "table") -> Landscape:
+    """A landscape from pairs of params and scores; `source` is named when something is wrong."""
+    pairs = list(table)
+    try:
+        configs = tuple(dict(params) for params, _ in pairs)
+        rows = [list(scores) for _, scores in pairs]
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{source}: expected pairs of params and scores, such as "
+            '({"rate": 0.1}, [0.5, 0.7, None])'
+        ) from None
+    for number, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise ValueError(
+                f"{source}: configuration {number} has {len(row)} scores and configuration 0 has "
+                f"{len(rows[0])}; give one for every seed, None where a run failed"
+            )
+    try:
+        scores = _numbers(rows)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{source}: {error}") from None
+    if not np.isfinite(scores).any():
+        raise ValueError(f"{source}: there is no score in it")
+    landscape = Landscape(space, configs, scores, np.full(scores.shape, math.nan))
+    _check(landscape, source)
+    return landscape
+
+
+def as_score(value: Any) -> float:
+    """A score as a float, whatever kind of number it is; refuses what only looks like one."""
+    if value is None or isinstance(value, bool | np.bool_ | str | bytes):
+        raise TypeError(f"a score must be a number, got {value!r:.40}; give a float")
+    return float(value)
 
 
 def load_landscape(path: Path = DEFAULT) -> Landscape:
@@ -133,6 +178,10 @@ def load_landscape(path: Path = DEFAULT) -> Landscape:
     except (KeyError, TypeError, OSError, EOFError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: not a landscape: {type(error).__name__}: {error}") from None
     _check(landscape, path)
+    if not 0 < landscape.tuning_seeds < scores.shape[1]:
+        raise ValueError(
+            f"{path}: {scores.shape[1]} seeds cannot be parted in tuning and unseen ones"
+        )
     return landscape
 
 
@@ -147,18 +196,16 @@ def write_landscape(path: Path, table: dict[str, Any]) -> None:
 
 
 def _numbers(rows: list[list[float | None]]) -> NDArray[np.float64]:
-    return np.array([[math.nan if v is None else float(v) for v in row] for row in rows])
+    return np.array([[math.nan if v is None else as_score(v) for v in row] for row in rows])
 
 
-def _check(landscape: Landscape, path: Path) -> None:
+def _check(landscape: Landscape, source: str | Path) -> None:
     shape = landscape.scores.shape
     if len(shape) != 2 or shape[0] != len(landscape.configs) or landscape.seconds.shape != shape:
         raise ValueError(
-            f"{path}: expected a score and seconds for each of {len(landscape.configs)} "
+            f"{source}: expected a score and seconds for each of {len(landscape.configs)} "
             f"configurations and every seed, found shapes {shape} and {landscape.seconds.shape}"
         )
-    if not 0 < landscape.tuning_seeds < shape[1]:
-        raise ValueError(f"{path}: {shape[1]} seeds cannot be parted in tuning and unseen ones")
     for number, params in enumerate(landscape.configs):
         if problem := landscape.space.problem(params):
-            raise ValueError(f"{path}: configuration {number}: {problem}")
+            raise ValueError(f"{source}: configuration {number}: {problem}")

@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hotlap.records import brief, claim_in_words
 from hotlap.research.book import LARGEST, Finish, Plan
 from hotlap.research.engines.job import RESULT, Engine, Job, Outcome, read_result
 from hotlap.research.publishing import Publisher
-from hotlap.research.study import Study
+from hotlap.research.study import BEST, NOTHING_LEFT, Study
 from hotlap.research.trial import TRIAL
 from hotlap.store.atomic import make_folder, write_file
 from hotlap.store.ledger import Ledger
@@ -26,6 +27,14 @@ Result = TypeVar("Result")
 
 ATTEMPTS = 10
 """Times that a trial is begun before it is given up."""
+LOSSES = 20
+"""Times that a trial is lost through no fault of its own before it is given up."""
+LONGEST_PAUSE = 60.0
+"""Seconds before one that was lost is begun again; a second at first, then twice as long."""
+HOPELESS = 10
+"""Failures with which a night ends in which nothing has ever scored."""
+TEST_SHARE = 0.3
+"""Most of the hours that are kept for the last test."""
 CLOSING_TIME = 0.85
 """Share of the hours after which only the best run again."""
 FREE = 200_000_000
@@ -50,11 +59,15 @@ def patiently(action: Callable[[], Result]) -> Result:
         try:
             return action()
         except OSError as error:
-            # A whole folder's copy fails with words alone.
-            if (error.errno not in FULL and NO_ROOM not in str(error)) or time.monotonic() > end:
+            if not is_full(error) or time.monotonic() > end:
                 raise
             _cry(f"the disk is full ({error.filename}); waiting for room")
             time.sleep(2.0)
+
+
+def is_full(error: Exception) -> bool:
+    """Whether something failed because the disk is full; a folder's copy says it in words alone."""
+    return isinstance(error, OSError) and (error.errno in FULL or NO_ROOM in str(error))
 
 
 class PatientBook:
@@ -101,7 +114,8 @@ class Night:
         hours: float = 0.0,
         cooldown: float = 0.0,
     ) -> None:
-        self.study, self.folder, self.engine = study, folder, engine
+        # A node of a cluster has a working folder of its own.
+        self.study, self.folder, self.engine = study, folder.absolute(), engine
         self.command, self.limits, self.settings = tuple(command), limits, settings
         self.say, self.publisher, self.cooldown = say, publisher, cooldown
         self.seconds = hours * 3600
@@ -115,6 +129,12 @@ class Night:
         """Those of them that the engine is done with."""
         self._begun: dict[int, int] = {}
         """How often each was begun, as far as is known here."""
+        self._losses: dict[int, list[str]] = {}
+        """Why each was lost, time after time."""
+        self._not_before: dict[int, float] = {}
+        """When one that was lost may be begun again."""
+        self._failures: list[str] = []
+        """Why trials of this night failed, while nothing has scored."""
         self.on_finish: Callable[[Plan, dict[str, Any]], None] = lambda plan, record: None
 
     def run(self) -> str:
@@ -127,7 +147,7 @@ class Night:
             if self._under_way:
                 self._attend()
             else:
-                self.study.stop(reason or "nothing is left to try")
+                self.study.stop(reason or NOTHING_LEFT)
         return str(self.study.stopped)
 
     def test(self) -> None:
@@ -163,19 +183,31 @@ class Night:
         self._begin_waiting()
 
     def _begin_waiting(self) -> None:
-        while self._waiting and self._cooling() <= 0:
-            self._submit(self._waiting.pop(0))
+        now = time.monotonic()
+        for plan in [p for p in self._waiting if self._not_before.get(p.trial, now) <= now]:
+            if self._cooling() > 0:
+                break
+            self._waiting.remove(plan)
+            self._submit(plan)
 
     def _cooling(self) -> float:
         """Seconds for which the next run must wait, for a simulator to cool down."""
         return self._last_end + self.cooldown - time.monotonic()
 
+    def _pause(self) -> float:
+        """Seconds to wait until something that waits may begin, a second at most."""
+        times = [self._not_before.get(plan.trial, 0.0) for plan in self._waiting]
+        return max(0.001, min(1.0, max(self._cooling(), min(times) - time.monotonic())))
+
     def _submit(self, plan: Plan) -> None:
         folder = self.trial_folder(plan.trial)
-        self._wait_for_room()
+        self._wait_for_room(folder)
         attempt = patiently(lambda: self._prepare(plan, folder))
-        if attempt > ATTEMPTS and read_result(folder) is None:
-            text = f"given up: it was begun {ATTEMPTS} times and never ended"
+        lost = self._losses.get(plan.trial, [])
+        if (attempt > ATTEMPTS or len(lost) >= LOSSES) and read_result(folder) is None:
+            text = f"given up: it was begun {attempt - 1} times and never ended"
+            if lost:
+                text = f"given up: {len(lost)} times it was lost, the last time because {lost[-1]}"
             self._ended[plan.trial] = (plan, Outcome(plan.trial, "killed", reason=text))
             return
         job = Job(plan.trial, folder, (*self.command, str(folder)), **self.limits)
@@ -191,17 +223,17 @@ class Night:
             "role": plan.role,
             "settings": self.settings,
         }
-        begun, found = self._begun.get(plan.trial, 0), None
-        # A trial may do anything to the files in its folder.
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            found = json.loads(path.read_bytes())
-            begun = max(begun, int(found.pop("attempt")))
+        found = _table(path)
+        attempts = found.pop("attempt", 0)
+        begun = self._begun.get(plan.trial, attempts if type(attempts) is int else 0)
         if plan.trial not in self._begun and found != json.loads(json.dumps(asked)):
             # Left by another study in this place: its result must not pass for this one's.
             shutil.rmtree(folder, ignore_errors=True)
             begun = 0
         self._begun[plan.trial] = attempt = begun + 1
         make_folder(folder)
+        if path.is_dir():  # a trial may do anything to the files in its folder
+            shutil.rmtree(path)
         write_file(path, json.dumps(asked | {"attempt": attempt}, indent=2).encode() + b"\n")
         return attempt
 
@@ -210,15 +242,13 @@ class Night:
         self._begin_waiting()
         ordered = self.study.config.ordered
         ready = self._ended and (not ordered or min(self._under_way) in self._ended)
-        patience = max(0.0, min(1.0, self._cooling())) if self._waiting else 1.0
-        if len(self._waiting) == len(self._under_way):
+        patience = self._pause() if self._waiting else 1.0
+        if not ready and len(self._waiting) + len(self._ended) == len(self._under_way):
             time.sleep(patience)  # an engine that runs nothing does not wait
         for outcome in self.engine.poll(0.0 if ready else patience):
             plan = self._under_way[outcome.trial]
             if outcome.status == "lost" or _was_full(outcome):
-                self.say(f"trial {plan.trial}: {_first_line(outcome.reason)}; it runs again")
-                time.sleep(1.0)  # a machine that could not run it may need a moment
-                self._queue(plan)
+                self._run_again(plan, outcome)
                 continue
             self._ended[outcome.trial] = (plan, outcome)
             self._last_end = time.monotonic()
@@ -232,11 +262,26 @@ class Night:
                 break  # and each is decided before the next result is looked at
         self._publish()
 
+    def _run_again(self, plan: Plan, outcome: Outcome) -> None:
+        """Have a trial run again after a while: a machine that could not run it may need one."""
+        self.say(f"trial {plan.trial}: {brief(outcome.reason)}; it runs again")
+        if outcome.status == "lost":
+            lost = self._losses.setdefault(plan.trial, [])
+            lost.append(brief(outcome.reason))
+            pause = min(2.0 ** (len(lost) - 1), LONGEST_PAUSE)
+            self._begun[plan.trial] -= 1  # as if it had not been begun
+        else:
+            pause = 1.0
+            _clear(self.trial_folder(plan.trial))  # it may be what fills the disk
+        self._not_before[plan.trial] = time.monotonic() + pause
+        self._waiting.append(plan)
+
     def _finish(self, plan: Plan, outcome: Outcome) -> None:
         folder = self.trial_folder(plan.trial)
         how = read_finish(folder, outcome)
         before = self.study.champion
         record = self.study.finish(plan, how)
+        self._failures = [*self._failures, how.reason or how.status] if how.score is None else []
         for name in SPENT:
             shutil.rmtree(folder / "run" / name, ignore_errors=True)
         self._tell_finish(plan, record)
@@ -254,25 +299,38 @@ class Night:
 
     def _reason(self) -> str | None:
         """Why to stop; None while there is none."""
-        if self._time_left() <= 0:
+        if self._time_left() <= self._test_time():
             return f"time: {self.seconds / 3600:g} hours are over"
-        if self.seconds and self._time_left() < self._closing_time():
+        scored = any(run.score is not None for run in self.study.finished.values())
+        if len(self._failures) >= HOPELESS and not scored:
+            return f"failing: {len(self._failures)} trials in a row, {brief(self._failures[-1])}"
+        if self.seconds and self._time_left() < self._closing_time() + self._test_time():
             self.study.close_race("most of the time is spent")
         return self.study.should_stop()
 
     def _closing_time(self) -> float:
         """Seconds that the race at the end needs: enough for one configuration to be confirmed."""
-        times = [run.seconds for run in self.study.runs if run.seconds is not None]
-        rounds = -(-(self.study.config.race.runs + 1) // self.engine.capacity) + 1
-        needed = rounds * sum(times) / max(len(times), 1)
+        needed = self._time_of(self.study.config.race.runs + 1 + self.engine.capacity)
         return max((1 - CLOSING_TIME) * self.seconds, min(needed, 0.5 * self.seconds))
+
+    def _test_time(self) -> float:
+        """Seconds to keep for the last test."""
+        return min(self._time_of(BEST * self.study.config.test_runs), TEST_SHARE * self.seconds)
+
+    def _time_of(self, runs: int) -> float:
+        """Seconds that so many runs take, by those that were made."""
+        times = [run.seconds for run in self.study.runs if run.seconds is not None]
+        return -(-runs // self.engine.capacity) * sum(times) / max(len(times), 1)
 
     def _time_left(self) -> float:
         return self.seconds - (time.monotonic() - self._began) if self.seconds else 1e9
 
-    def _wait_for_room(self) -> None:
+    def _wait_for_room(self, trial: Path) -> None:
+        """Until a trial can begin; what an earlier attempt at it left is given up for that."""
         end = time.monotonic() + PATIENCE
         while shutil.disk_usage(self.folder).free < FREE:
+            if read_result(trial) is None:
+                _clear(trial)
             if time.monotonic() > end:
                 raise OSError(
                     errno.ENOSPC, f"less than {FREE // 10**6} MB free for a run", str(self.folder)
@@ -310,18 +368,15 @@ class Night:
             text += "" if laps is None else f", laps in {100 * laps:.0f} % of episodes"
         self.say(f"{text}, {record['elapsed_sec']:.1f} s")
         if reason:
-            self.say(f"  {_first_line(reason)}")
+            self.say(f"  {brief(reason)}")
         claim = self.study.claim()
         standing = self.study.book.records("standing")
         if standing and plan.role != "test":
             last = standing[-1]
             text = f"  leader {last['leader']}"
             if claim is not None:
-                low, high = claim.interval()
-                text += (
-                    f", champion {self.study.champion} {claim.mean:.2f} [{low:.2f}, {high:.2f}] "
-                    f"over {claim.runs} fresh seeds"
-                )
+                text += f", champion {self.study.champion} "
+                text += claim_in_words(claim.mean, claim.interval(), claim.runs)
             if "within" in last:
                 text += f"; within {last['epsilon']:.3g} of the best: P = {last['within']:.2f}"
             self.say(text)
@@ -367,8 +422,23 @@ def _cry(text: str) -> None:
         print(text, flush=True)
 
 
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else ""
+def _table(path: Path) -> dict[str, Any]:
+    """What a JSON file says; nothing where it is no table."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a trial left in its folder; what it was asked stays."""
+    for path in folder.glob("*"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != TRIAL:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _short(params: dict[str, Any]) -> str:

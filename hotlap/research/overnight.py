@@ -1,14 +1,12 @@
 """What `hotlap research` and `hotlap champion` do."""
 
-import contextlib
 import os
-import shlex
 import shutil
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,18 +14,23 @@ from hotlap.config.naming import nearest
 from hotlap.config.presets import SHIPPED
 from hotlap.config.research import ChampionConfig, ResearchConfig
 from hotlap.config.training import EvaluateConfig, TrainConfig
+from hotlap.records import brief, claim_in_words
 from hotlap.research.book import Plan
 from hotlap.research.champions import FOLDER, MODEL, find_study, read_champion, save_champion
 from hotlap.research.earlier import read_earlier
-from hotlap.research.engines.job import Engine
 from hotlap.research.engines.local import LocalEngine, sweep
-from hotlap.research.night import Night, PatientBook, patiently
+from hotlap.research.night import Night, PatientBook, is_full, patiently
 from hotlap.research.optimiser import describe, open_book
 from hotlap.research.proposer import Seen
-from hotlap.research.publishing import Publisher
+from hotlap.research.publishing import Publisher, without_secrets
 from hotlap.research.space import Dimension, SearchSpace, apply, load_space
 from hotlap.research.study import Study
+from hotlap.store.atomic import read_folder
+from hotlap.store.bundle import is_bundle, load_bundle
 from hotlap.store.ledger import Ledger, repair_ledger
+
+if TYPE_CHECKING:
+    from hotlap.research.engines.ray_engine import RayEngine
 
 UNSEEN = ("warehouse", "mini_monaco", "circuit_launch", "loop:7")
 """Tracks on which a champion is shown, apart from those it was trained on."""
@@ -41,80 +44,100 @@ def research(
     space = _space(config)
     if config.trainer is None:
         _refuse_what_cannot_train(config, space)
+    else:
+        _refuse_what_cannot_start(config)
+    _refuse_missing_gpus(config)
     folder = config.folder
     if config.repair and (folder / "ledger.jsonl").exists():
         for line in repair_ledger(folder / "ledger.jsonl"):
             print(f"dropped line {line.number}: {line.problem}", flush=True)
-    workers = config.workers or _room(config)
-    study_config = config.study_config(workers)
-    head = describe(space, study_config) | {"training": config.training()}
+    head = describe(space, config.study_config(1))
+    head |= {"training": config.training(), "trainer": config.trainer}
     if not folder.exists():
         for path in config.earlier:  # refused, if so, before anything is written
             read_earlier(path, space, config.training())
     with open_book(folder, head) as ledger:
         say = Log(folder / "log.txt")
-        for note in sweep(folder / "trials"):
+        for note in (*ledger.contents.notes, *sweep(folder / "trials")):
             say(note)
         earlier = _earlier(config, space, ledger, say)
-        study = Study(space, study_config, PatientBook(ledger), None, earlier, say)
-        study.go_on()
-        made = len(study.finished)
-        say(
-            f"study {config.name}: {len(space)} parameters, {workers} at a time, "
-            + (f"going on after {made} trials" if made else f"in {folder}")
-        )
         publisher = None
         if config.remote is not None:
             publisher = Publisher(folder, config.remote, config.push_every)
         try:
-            reason = _run_all(config, study, folder, say, publisher)
+            with _engine(config) as engine:
+                study_config = config.study_config(engine.capacity)
+                study = Study(space, study_config, PatientBook(ledger), None, earlier, say)
+                reason = _run_all(config, study, engine, say, publisher)
         except BaseException:
             if publisher is not None:
                 publisher.close()
             raise
-        return _conclude(config, study, folder, reason, say, publisher, report)
+        answer = _conclude(config, study, reason, say, publisher, report)
+    if not any(run.score is not None for run in study.finished.values()):
+        why = brief(str(study.book.records("trial")[-1]["reason"])) if study.finished else "no run"
+        raise RuntimeError(f"nothing has scored: {why}; see {folder / 'log.txt'}")
+    return answer
 
 
 def _run_all(
     config: ResearchConfig,
     study: Study,
-    folder: Path,
+    engine: "LocalEngine | RayEngine",
     say: Callable[[str], None],
     publisher: Publisher | None,
 ) -> str:
     """Make all runs there are to make, the last test too; why there are no more."""
-    engine = _engine(config, study.config.workers)
-    try:
-        night = _night(config, study, folder, engine, say, publisher)
-        reason = night.run()
-        say(f"stopped: {reason}")
-        night.test()
-        return reason
-    finally:
-        engine.close()
+    study.go_on()
+    made = len(study.finished)
+    say(
+        f"study {config.name}: {len(study.space)} parameters, {engine.capacity} at a time, "
+        + (f"going on after {made} trials" if made else f"in {config.folder}")
+    )
+    night = _night(config, study, engine, say, publisher)
+    reason = night.run()
+    say(f"stopped: {reason}")
+    night.test()
+    return reason
 
 
 def _conclude(
     config: ResearchConfig,
     study: Study,
-    folder: Path,
     reason: str,
     say: Callable[[str], None],
     publisher: Publisher | None,
     report: Callable[[Path], Path] | None,
 ) -> dict[str, Any]:
     """Say what the runs come to, show the champion, and write, push and return all of it."""
-    patiently(lambda: save_champion(study, folder))
+    folder = config.folder
+    patiently(lambda: _keep_champion(study, folder, say))
     certificate = study.certify()
     _tell_certificate(certificate, say)
     shown = _show(config, study, folder, say)
     # Before the last push, which takes it along.
     page = None if report is None else patiently(lambda: report(folder))
     if publisher is not None:
+        say(f"pushing the results to {without_secrets(config.remote or '')}")
         for record in publisher.finish(len(study.finished)):
             study.book.append("push", **record)
+            if not record["ok"]:
+                say(f"push failed: {record['reason']}")
     answer = _answer(study, folder, reason, certificate, shown)
     return answer | {"report": None if page is None else str(page)}
+
+
+def _keep_champion(study: Study, folder: Path, say: Callable[[str], None]) -> None:
+    """Put the champion in its place; what a trainer left there to copy must not end the night."""
+    try:
+        save_champion(study, folder)
+    except Exception as error:
+        if is_full(error):
+            raise
+        text = f"the champion could not be kept: {type(error).__name__}: {error!s:.300}"
+        if text not in [note.get("text") for note in study.book.records("note")]:
+            study.book.append("note", text=text)
+            say(text)
 
 
 def champion(config: ChampionConfig) -> dict[str, Any]:
@@ -130,10 +153,8 @@ def champion(config: ChampionConfig) -> dict[str, Any]:
         print(f"  {name:26}{value}")
     if manifest["claimed"] is not None:
         low, high = manifest["interval"]
-        print(
-            f"claimed {manifest['claimed']:.2f} [{low:.2f}, {high:.2f}] over "
-            f"{manifest['fresh_seeds']} fresh seeds; this model: {manifest['mean_reward']:.2f}"
-        )
+        claim = claim_in_words(manifest["claimed"], (low, high), manifest["fresh_seeds"])
+        print(f"claimed {claim}; this model: {manifest['mean_reward']:.2f}")
     model = folder / FOLDER / MODEL
     print(f"model: {model if model.is_dir() else 'none'}", flush=True)
     found = str(model) if model.is_dir() else None
@@ -143,7 +164,10 @@ def champion(config: ChampionConfig) -> dict[str, Any]:
     if config.export is not None:
         if config.export.exists():
             raise ValueError(f"{config.export} exists; name a new folder to export to")
-        shutil.copytree(model, config.export)
+        if is_bundle(model):
+            load_bundle(model)  # which refuses a damaged one
+        export = config.export
+        read_folder(model, lambda found: shutil.copytree(found, export))
         print(f"exported to {config.export}")
         answer["export"] = str(config.export)
     if config.track or config.video is not None:
@@ -169,8 +193,12 @@ class Log:
 
     @staticmethod
     def _print(text: str) -> None:
-        with contextlib.suppress(OSError):  # the screen may be a file on a full disk
+        try:
             print(text, flush=True)
+        except BrokenPipeError:  # the reader left; the night goes on, and so must later prints
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError:  # the screen may be a file on a full disk
+            pass
 
 
 def _space(config: ResearchConfig) -> SearchSpace:
@@ -203,6 +231,23 @@ def _refuse_what_cannot_train(config: ResearchConfig, space: SearchSpace) -> Non
     refuse_unknown_run(train.settle("cpu", False, known_tasks()), trust=False)
     for track in config.unseen:
         find_track(track)
+
+
+def _refuse_what_cannot_start(config: ResearchConfig) -> None:
+    """Stop now where the command of a trial is none on this machine."""
+    program = config.trainer_words[0]
+    if config.engine == "local" and shutil.which(program) is None:
+        raise ValueError(f"trainer: there is no program {program!r} here")
+
+
+def _refuse_missing_gpus(config: ResearchConfig) -> None:
+    """Stop now where a GPU is asked for that is not there; what a cluster has, Ray knows."""
+    if config.engine == "local" and config.device.startswith("cuda"):
+        import torch
+
+        have, wanted = torch.cuda.device_count(), int(config.device.partition(":")[2] or 0)
+        if wanted >= have:
+            raise ValueError(f"--device {config.device}: this machine has {have} GPUs")
 
 
 def only(space: SearchSpace, name: str, value: Any) -> SearchSpace:
@@ -245,15 +290,21 @@ def _earlier(
     ]
 
 
-def _room(config: ResearchConfig) -> int:
-    """How many runs at a time this machine bears."""
+def _engine(config: ResearchConfig) -> "LocalEngine | RayEngine":
+    """Who runs the trials, as many at a time as there is room for."""
+    if config.engine == "ray":
+        from hotlap.research.engines.ray_engine import RayEngine
+
+        return RayEngine(config.address or "local", config.workers or None)
     gpus = _gpus(config)
+    room = max(1, len(os.sched_getaffinity(0)))
     if gpus:
-        return len(gpus) * (int(1 / config.gpu_share) if config.gpu_share else 1)
-    return max(1, len(os.sched_getaffinity(0)))
+        room = len(gpus) * (int(1 / config.gpu_share) if config.gpu_share else 1)
+    return LocalEngine(config.workers or room, gpus=gpus)
 
 
 def _gpus(config: ResearchConfig) -> tuple[int, ...]:
+    """This machine's GPUs for trials, by number."""
     if config.device == "cpu":
         return ()
     import torch
@@ -264,38 +315,31 @@ def _gpus(config: ResearchConfig) -> tuple[int, ...]:
     return tuple(range(torch.cuda.device_count()))
 
 
-def _engine(config: ResearchConfig, workers: int) -> Engine:
-    if config.engine == "ray":
-        from hotlap.research.engines.ray_engine import RayEngine
-
-        return RayEngine(config.address or "local", workers)
-    return LocalEngine(workers, gpus=_gpus(config))
-
-
 def _night(
     config: ResearchConfig,
     study: Study,
-    folder: Path,
-    engine: Engine,
+    engine: "LocalEngine | RayEngine",
     say: Callable[[str], None],
     publisher: Publisher | None,
 ) -> Night:
-    on_gpu = bool(_gpus(config))
+    on_gpu = engine.has_gpus and config.device != "cpu"
     limits = {
         "time_limit": config.time_limit,
         "memory_limit": int(config.memory_limit * 1e9),
         "heartbeat_limit": config.idle_limit,
+        # A command of one's own may never tell how far it is.
+        "first_heartbeat_limit": config.time_limit if config.trainer is not None else 0.0,
         "gpu": (config.gpu_share or 1.0) if on_gpu else 0.0,
     }
     settings = study.space.fixed | config.training() | {"device": "cuda" if on_gpu else "cpu"}
-    command = TRIAL if config.trainer is None else tuple(shlex.split(config.trainer))
+    command = TRIAL if config.trainer is None else config.trainer_words
     night = Night(
-        study, folder, engine, command, limits, settings, say, publisher, config.hours,
+        study, config.folder, engine, command, limits, settings, say, publisher, config.hours,
         config.cooldown,
     )  # fmt: skip
 
     def on_finish(plan: Plan, record: dict[str, Any]) -> None:
-        save_champion(study, folder)
+        _keep_champion(study, config.folder, say)
 
     night.on_finish = on_finish
     return night

@@ -236,6 +236,7 @@ class _Git:
             *("-c", "commit.gpgSign=false", "-c", "push.gpgSign=false"),  # may want a password
             *("-c", "gc.auto=0", "-c", "maintenance.auto=false"),  # would outlive the worker
             *("-c", "core.fsync=committed", "-c", "core.autocrlf=false"),
+            *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"),
         ]
 
     def __call__(self, *words: str, may_fail: bool = False) -> str:
@@ -253,13 +254,17 @@ class _Git:
         """Make the git directory, or finish it, and clear away what a killed git left."""
         for lock in (self._folder / GIT_FOLDER).rglob("*.lock"):
             lock.unlink(missing_ok=True)
+        # What git would run on somebody's word: a study's folder may come from elsewhere.
+        for name in ("config", "config.worktree", "info/attributes"):
+            (self._folder / GIT_FOLDER / name).unlink(missing_ok=True)
         self("init", "--quiet", "--template=")
         self("symbolic-ref", "HEAD", f"refs/heads/{branch}")
         for key, value in (("user.name", "hotlap"), ("user.email", "hotlap@localhost")):
             if not self("config", "--get", key, may_fail=True).strip():
                 self._options += ["-c", f"{key}={value}"]
         if "GIT_SSH" not in self._inside:
-            configured = self("config", "--get", "core.sshCommand", may_fail=True).strip()
+            words = ["config", "--get", "core.sshCommand"]
+            configured = self._run(words, self._here, self._outside, may_fail=True).strip()
             ssh = self._inside.get("GIT_SSH_COMMAND") or configured or "ssh"
             self._inside["GIT_SSH_COMMAND"] = f"{ssh} -o BatchMode=yes"
 

@@ -10,7 +10,8 @@
                   not active        0.5, or choice 0; a fixed place, so that it tells nothing
 
 A file of ranges is TOML; its `[fixed]` table holds settings that differ from their defaults but
-are not searched:
+are not searched. A range whose ends are both whole (0 and 1) has whole numbers only; one of floats
+has a float at one end at least (0.0 and 1.0):
 
     [agent]
     choices = ["ppo", "dqn"]
@@ -54,6 +55,7 @@ Condition = Mapping[str, Sequence[Any]]
 """Values that other dimensions must have, by their names."""
 
 KEYS = {"low", "high", "log", "step", "choices", "when"}
+EXAMPLE = '{"rate": {"low": 0.1, "high": 0.9}}'
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class Dimension:
 
     def contains(self, value: Any) -> bool:
         """Whether it may have this value."""
+        value = plain(value)
         if isinstance(self.distribution, CategoricalDistribution):
             return any(value == c and type(value) is type(c) for c in self.distribution.choices)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -276,7 +279,9 @@ class SearchSpace:
                 entry |= {"low": low, "high": high}
                 if d._log:
                     entry["log"] = True
-                elif step not in (None, 1):
+                elif step is not None and (
+                    step != 1 or isinstance(d.distribution, FloatDistribution)
+                ):
                     entry["step"] = step
             if d.when:
                 entry["when"] = {parent: list(values) for parent, values in d.when.items()}
@@ -290,12 +295,23 @@ class SearchSpace:
 
 def identity(params: Mapping[str, Any]) -> str:
     """A short name for a configuration, the same for equal params, whatever their order."""
-    text = json.dumps(dict(params), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    values = {name: plain(value) for name, value in params.items()}
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def plain(value: Any) -> Any:
+    """A number or word of NumPy's as Python's own; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def make_space(table: Mapping[str, Any], source: str = "search space") -> SearchSpace:
-    """A space from plain tables, as in a TOML file; `source` is named when something is wrong."""
+    """A space from plain tables, as in a TOML file; `source` is named when something is wrong.
+
+    {"low": 0, "high": 1} has the integers 0 and 1; {"low": 0.0, "high": 1.0} all between them.
+    """
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{source}: expected ranges by name, such as {EXAMPLE}, got {table!r:.80}")
     fixed = table.get("fixed", {})
     if not isinstance(fixed, Mapping):
         raise ValueError(f"{source}: fixed must be a table of settings, got {fixed!r}")
@@ -308,10 +324,18 @@ def make_space(table: Mapping[str, Any], source: str = "search space") -> Search
         raise ValueError(f"{source}: {error}") from None
 
 
+def as_space(space: SearchSpace | Mapping[str, Any]) -> SearchSpace:
+    """A space, made from its tables where it is not yet one."""
+    return space if isinstance(space, SearchSpace) else make_space(space)
+
+
 def load_space(
-    name: str | Path, settings: type, folder: Path = SHIPPED / "research"
+    name: str | Path, settings: type | None = None, folder: Path = SHIPPED / "research"
 ) -> SearchSpace:
-    """Read a shipped space by its name, or a TOML file; it may only name fields of `settings`."""
+    """Read a shipped space by its name, or a TOML file.
+
+    With `settings`, a dataclass, it may only name their fields and values that they take.
+    """
     path = Path(name)
     if path.suffix != ".toml":
         names = [p.stem for p in folder.glob("*.toml")]
@@ -325,6 +349,8 @@ def load_space(
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: not valid TOML: {error}") from None
     space = make_space(table, str(path))
+    if settings is None:
+        return space
     for key in (*(d.name for d in space), *space.fixed):
         _refuse_unknown_field(key, settings, path)
     _refuse_impossible(space, settings, str(path))
@@ -354,7 +380,7 @@ def _dimension(name: str, entry: Any, source: str) -> Dimension:
     if not isinstance(condition, Mapping):
         raise ValueError(f'{where}: when must be a table such as {{ agent = "dqn" }}')
     when = {
-        parent: tuple(value) if isinstance(value, list) else (value,)
+        parent: tuple(map(plain, value if isinstance(value, list | tuple) else (value,)))
         for parent, value in condition.items()
     }
     try:
@@ -367,10 +393,11 @@ def _distribution(entry: Mapping[str, Any]) -> BaseDistribution:
     if "choices" in entry:
         if set(entry) & {"low", "high", "log", "step"}:
             raise ValueError("choices have no low, high, log or step")
-        return CategoricalDistribution(tuple(entry["choices"]))
+        return CategoricalDistribution(tuple(map(plain, entry["choices"])))
     if not {"low", "high"} <= set(entry):
         raise ValueError("expected low and high, or choices")
-    low, high, log = entry["low"], entry["high"], bool(entry.get("log", False))
+    low, high, step = (plain(entry.get(name)) for name in ("low", "high", "step"))
+    log = bool(entry.get("log", False))
     for value in (low, high):
         if (
             isinstance(value, bool)
@@ -379,8 +406,13 @@ def _distribution(entry: Mapping[str, Any]) -> BaseDistribution:
         ):
             raise ValueError(f"low and high must be finite numbers, got {value!r}")
     if isinstance(low, int) and isinstance(high, int):
-        return IntDistribution(low, high, log=log, step=entry.get("step", 1))
-    return FloatDistribution(low, high, log=log, step=entry.get("step"))
+        if step is not None and step != round(step):
+            raise ValueError(
+                f"{low} to {high} has whole numbers only, and no step of {step}; write "
+                f"{float(low)} and {float(high)} for floats"
+            )
+        return IntDistribution(low, high, log=log, step=1 if step is None else round(step))
+    return FloatDistribution(low, high, log=log, step=step)
 
 
 def _digits(value: float) -> float:

@@ -57,6 +57,9 @@ from hotlap.research.threads import one_thread
 Basis = tuple[int, ...]
 """The runs that a figure was worked out from; it is worked out once, though asked for often."""
 
+NOTHING_LEFT = "nothing is left to try"
+REOPENED = ("budget", "target", "converged", "failing", NOTHING_LEFT)
+"""Reasons to stop, up to their colon, that may not hold when the study is taken up again."""
 BEST = 3
 """Configurations that are tested at the end."""
 
@@ -268,7 +271,7 @@ class Study:
     def go_on(self) -> None:
         """Reopen what had ended, or was about to, by limits that were moved since."""
         ended = "" if self.stopped is None else self.stopped.partition(":")[0]
-        if ended in ("budget", "target", "converged") and self.should_stop() is None:
+        if ended in REOPENED and self.should_stop() is None:
             self._reopen("what ended it no longer holds")
         # Hours are those of one command; one that was killed in its last test has that to finish.
         elif (ended == "time" and self._is_tested()) or (not ended and self._closing):
@@ -303,7 +306,12 @@ class Study:
         written = self.book.records("certificate")
         if written and written[-1]["after"] == len(self.finished):
             return written[-1]
-        tests = [run for run in self.finished.values() if run.role == "test"]
+        final = {entrant.config for entrant in self.finalists()}
+        tests = [
+            run
+            for run in self.finished.values()
+            if run.role == "test" and self.plans[run.trial].config in final
+        ]
         if not tests:
             return None
         claims = {name: self.standings().estimate(name) for name in gather(tests)}

@@ -5,7 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotlap.research.landscape import Landscape, Replay, load_landscape, write_landscape
+from hotlap.research.landscape import (
+    Landscape,
+    Replay,
+    load_landscape,
+    make_landscape,
+    write_landscape,
+)
 from hotlap.research.space import make_space
 
 from .landscapes import make_table, small_landscape
@@ -96,3 +102,37 @@ def test_a_missing_or_torn_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"torn.json.gz: not a landscape"):
         load_landscape(path)
+
+
+def test_pairs_of_params_and_scores_are_a_landscape() -> None:
+    pairs = [({"x": 0.25}, [1, None, np.float32(0.5)]), ({"x": 1 / 3}, (2.0, np.nan, 3.0))]
+    landscape = make_landscape(SPACE, iter(pairs))
+    assert landscape.configs == ({"x": 0.25}, {"x": 1 / 3})
+    assert np.array_equal(
+        landscape.scores, [[1.0, np.nan, 0.5], [2.0, np.nan, 3.0]], equal_nan=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [
+        ([], "mine: there is no score in it"),
+        ([({"x": 0.5}, [None, np.nan])], "mine: there is no score in it"),
+        ([{"x": 0.5}], "mine: expected pairs of params and scores"),
+        ([({"x": 0.5}, 1.0)], "mine: expected pairs of params and scores"),
+        ([({"x": 0.5}, [1.0]), ({"x": 0.6}, [])], "configuration 1 has 0 scores .* 0 has 1; give"),
+        ([({"x": 0.5}, ["0.5"])], "mine: a score must be a number, got '0.5'"),
+        ([({"x": 0.5}, [True])], "mine: a score must be a number, got True"),
+        ([({"x": 0.5}, [1.0]), ({"x": 1.5}, [1.0])], "mine: configuration 1: x = 1.5 lies outside"),
+    ],
+)
+def test_pairs_that_are_no_landscape_are_refused(pairs: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make_landscape(SPACE, pairs, "mine")
+
+
+def test_seeds_are_parted_in_those_to_choose_and_those_to_judge_by() -> None:
+    tuning, unseen = TINY.part(np.random.default_rng(0))
+    assert (len(tuning), len(unseen)) == (3, 2)
+    assert {*tuning, *unseen} == set(range(5))
+    assert [len(seeds) for seeds in TINY.part(np.random.default_rng(0), tests=1)] == [4, 1]

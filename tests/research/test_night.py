@@ -20,7 +20,15 @@ from hotlap.config.study import RaceConfig, StopConfig, StudyConfig
 from hotlap.research import night as night_module
 from hotlap.research.book import MemoryBook
 from hotlap.research.engines.job import Job, Outcome, read_result, write_result
-from hotlap.research.night import ATTEMPTS, PATIENCE, Night, PatientBook, read_finish
+from hotlap.research.night import (
+    ATTEMPTS,
+    LONGEST_PAUSE,
+    LOSSES,
+    PATIENCE,
+    Night,
+    PatientBook,
+    read_finish,
+)
 from hotlap.research.space import Params, make_space
 from hotlap.research.study import Study
 from hotlap.store.ledger import Ledger, read_ledger
@@ -137,10 +145,13 @@ def trials_of(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_a_lost_trial_runs_again(tmp_path: Path, clock: Clock) -> None:
     def run(job: Job, table: dict[str, Any]) -> Outcome:
-        if table["attempt"] < 3:
+        tries[job.trial] = tries.get(job.trial, 0) + 1
+        if tries[job.trial] < 3:
             return Outcome(job.trial, "lost", reason="the machine went away")
+        assert table["attempt"] == 1  # what was lost does not count
         return succeed(job, table)
 
+    tries: dict[int, int] = {}
     records = lead(make_night(tmp_path / "a", configure(3), PretendedEngine(1, clock, run)))
     usual = lead(make_night(tmp_path / "b", configure(3), PretendedEngine(1, clock)))
     assert records == usual
@@ -157,9 +168,10 @@ def test_a_trial_that_is_always_lost_is_given_up(tmp_path: Path, clock: Clock) -
 
     engine = PretendedEngine(2, clock, run)
     records = trials_of(lead(make_night(tmp_path, configure(4, workers=2), engine)))
-    assert begun.count(2) == ATTEMPTS
+    assert begun.count(2) == LOSSES
+    assert clock.now > 1000 + LONGEST_PAUSE * (LOSSES - 8)  # with ever longer pauses
     assert [r["run_status"] for r in records[:4]] == ["ok", "killed", "ok", "ok"]
-    assert "given up" in records[1]["reason"]
+    assert "given up" in records[1]["reason"] and "the machine went" in records[1]["reason"]
 
 
 def test_a_result_counts_however_often_it_was_begun(tmp_path: Path, clock: Clock) -> None:
@@ -176,11 +188,16 @@ def test_a_result_counts_however_often_it_was_begun(tmp_path: Path, clock: Clock
     assert trials_of(lead(again))[0]["mean_reward"] == 0.5
 
 
-def test_a_trial_may_ruin_its_own_files(tmp_path: Path, clock: Clock) -> None:
+@pytest.mark.parametrize("kind", ["{", "5", '{"attempt": "x"}', "folder"])
+def test_a_trial_may_ruin_its_own_files(tmp_path: Path, clock: Clock, kind: str) -> None:
     def run(job: Job, table: dict[str, Any]) -> Outcome:
         if table["attempt"] == 1 and not (job.folder / "ruined").exists():
             (job.folder / "ruined").touch()
-            (job.folder / "trial.json").write_text("{")
+            (job.folder / "trial.json").unlink()
+            if kind == "folder":
+                (job.folder / "trial.json" / "inside").mkdir(parents=True)
+            else:
+                (job.folder / "trial.json").write_text(kind)
             return Outcome(job.trial, "lost")
         return succeed(job, table)
 
@@ -310,7 +327,10 @@ def test_no_run_begins_on_a_full_disk(
 
 def test_a_trial_that_found_the_disk_full_runs_again(tmp_path: Path, clock: Clock) -> None:
     def run(job: Job, table: dict[str, Any]) -> Outcome:
+        assert not (job.folder / "replay").exists()  # what filled the disk is gone
         if table["attempt"] == 1:
+            (job.folder / "replay").mkdir()
+            (job.folder / "replay" / "huge").touch()
             text = "it exited with code 1; it printed last:\nOSError: No space left on device"
             return Outcome(job.trial, "failed", 1, reason=text)
         return succeed(job, table)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from hotlap.cli import main
+from hotlap.config.research import ResearchConfig
 from hotlap.research.overnight import Log
 from hotlap.store.ledger import Ledger, read_ledger
 
@@ -102,6 +103,7 @@ def test_other_settings_in_the_same_study_are_refused(tmp_path: Path, capsys: Ca
         (["--seed", "7"], "seed: it has 0, asked for 7"),
         (["--track", "warren"], "another training"),
         (["--champion", "naive"], "champion: it has 'race'"),
+        (["--trainer", "true"], "another trainer"),
     ):
         capsys.readouterr()
         assert main(words(tmp_path, 1, *more)) == 2
@@ -167,15 +169,16 @@ def test_a_damaged_ledger_is_refused_and_repaired_when_asked(
     assert path.with_name("ledger.jsonl.damaged").exists()
 
 
-def test_a_torn_ledger_heals_without_a_word(tmp_path: Path) -> None:
+def test_a_torn_ledger_heals_and_says_so(tmp_path: Path, capsys: Captured) -> None:
     assert main(words(tmp_path, 2)) == 0
     path = tmp_path / "night" / "ledger.jsonl"
     whole = path.read_bytes()
-    path.write_bytes(whole[:-20])
+    at = whole.rindex(b'{"kind": "trial"')
+    path.write_bytes(whole[: at + 30])
+    capsys.readouterr()
     assert main(words(tmp_path, 2)) == 0
-    assert len(read_ledger(path).records("trial")) == len(
-        [line for line in whole.splitlines() if line.startswith(b'{"kind": "trial"')]
-    )
+    assert "the last line is torn: 30 bytes" in capsys.readouterr().out
+    assert len(read_ledger(path).records("trial")) == whole.count(b'{"kind": "trial"')
 
 
 def test_a_second_controller_is_refused_and_told_who_leads(
@@ -195,6 +198,9 @@ def test_a_remote_that_refuses_is_a_record(tmp_path: Path, capsys: Captured) -> 
     assert pushes
     assert not any(push["ok"] for push in pushes)
     assert pushes[-1]["reason"]
+    assert "push failed: " in capsys.readouterr().out
+    assert main(words(tmp_path, 3, "--remote", nowhere)) == 0  # the last push is the only one
+    assert "push failed: " in capsys.readouterr().out
 
 
 def test_the_last_push_takes_the_report_along(tmp_path: Path) -> None:
@@ -240,7 +246,15 @@ def test_a_disk_that_stays_full_ends_the_night_with_a_word(
         (["--space", "nowhere.toml"], "no file of ranges can be read"),
         (["--earlier", "nowhere.jsonl"], "no earlier results at nowhere.jsonl"),
         (["--study", "../up"], "a study's name has small letters"),
-        (["--remote", "--force"], "--remote"),
+        (["--remote=--force"], "a git remote is an address"),
+        (["--remote="], "a git remote is an address"),
+        (["--trainer", "python 'x"], "No closing quotation"),
+        (["--trainer", " "], "trainer must be a command"),
+        (["--trainer", "no-such-program"], "there is no program 'no-such-program'"),
+        (["--device", "banana"], "device must be auto, cpu, cuda"),
+        (["--device", "cuda:97"], "this machine has"),
+        (["--gpu-share", "1e-9"], "gpu_share must be 0 or"),
+        (["--target", "nan"], "target must be a number"),
         (["--workers", "-1"], "workers must be 0"),
     ],
 )
@@ -340,3 +354,99 @@ def test_a_log_that_nobody_can_take_ends_no_night(tmp_path: Path) -> None:
         Log(tmp_path / "no" / "such" / "folder.txt")("trial 1: ok")
         Log(tmp_path / "log.txt")("trial 2: ok")
     assert (tmp_path / "log.txt").read_text().endswith("trial 2: ok\n")  # the file has it
+
+
+def test_where_nothing_scores_the_night_ends_early_and_can_go_on(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    mood = tmp_path / "night" / "mood"
+    mood.parent.mkdir()
+    mood.write_text("broken")
+    assert main(words(tmp_path, 0, "--hours", "1")) == 1
+    found = capsys.readouterr()
+    assert "nothing has scored: it exited with code 1: the wheels came off" in found.err
+    assert "stopped: failing: 1" in found.out  # ten, and perhaps one that was under way
+    failed = len(records(tmp_path, "trial"))
+    assert 10 <= failed <= 12
+    assert "the wheels came off" in (tmp_path / "night" / "report.md").read_text()
+    mood.unlink()
+    assert main(words(tmp_path, failed + 3, "--hours", "1")) == 0
+    assert f"going on after {failed} trials" in capsys.readouterr().out
+    assert {r["run_status"] for r in records(tmp_path, "trial")[failed:]} == {"ok"}
+
+
+def test_a_study_that_ran_out_of_time_without_a_score_goes_on(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    mood = tmp_path / "night" / "mood"
+    mood.parent.mkdir()
+    mood.write_text("broken")
+    assert main(words(tmp_path, 4)) == 1
+    mood.unlink()
+    assert main(words(tmp_path, 8)) == 0
+    assert records(tmp_path, "stop")[-1]["reason"] == "budget: 8 trials"
+
+
+def test_hours_alone_set_the_end(tmp_path: Path) -> None:
+    assert ResearchConfig().most_trials == 100
+    assert ResearchConfig(hours=8).most_trials == 0
+    assert ResearchConfig(target=5.0).most_trials == 0
+    assert ResearchConfig(hours=8, trials=30).most_trials == 30
+
+
+def test_the_report_tells_the_last_test_of_todays_champion(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    for trials in (10, 24):
+        assert main(words(tmp_path, trials, "--json")) == 0
+        found = answer(capsys)
+    for certificate in records(tmp_path, "certificate"):
+        assert len(certificate["finalists"]) <= 3
+    page = (tmp_path / "night" / "report.md").read_text()
+    assert f"Claimed {found['claimed']:.2f}; on one seed" in page
+    assert f"it scored {found['tested']:.2f}: optimism" in page
+
+
+def test_a_damaged_champion_is_written_anew(tmp_path: Path, capsys: Captured) -> None:
+    assert main(words(tmp_path, 10)) == 0
+    path = tmp_path / "night" / "champion" / "manifest.json"
+    whole = json.loads(path.read_text())
+    path.write_text('{"trial": 3, "ti')
+    capsys.readouterr()
+    assert main(["champion", "night", "--root", str(tmp_path)]) == 2
+    assert "manifest.json is damaged" in capsys.readouterr().err
+    assert main(words(tmp_path, 10)) == 0
+    assert json.loads(path.read_text()) == whole
+
+
+@pytest.mark.parametrize(("mood", "kept"), [("linked", True), ("fifo", False)])
+def test_a_model_that_cannot_be_copied_ends_no_night(
+    tmp_path: Path, capsys: Captured, mood: str, kept: bool
+) -> None:
+    (tmp_path / "night").mkdir()
+    (tmp_path / "night" / "mood").write_text(mood)
+    assert main(words(tmp_path, 4, "--champion", "naive", "--json")) == 0
+    assert answer(capsys)["champion"] is not None
+    assert (tmp_path / "night" / "champion" / "model").exists() is kept
+    notes = [note["text"] for note in records(tmp_path, "note")]
+    assert any("the champion could not be kept" in text for text in notes) is not kept
+
+
+def test_a_terminal_of_few_letters_ends_no_night(tmp_path: Path) -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "hotlap", *words(tmp_path, 2)],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, timeout=120,
+    )  # fmt: skip
+    assert child.returncode == 0, child.stderr
+    assert b" ? 1.00" in child.stdout
+
+
+def test_secrets_stay_out_of_the_evidence(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "night").mkdir()
+    (tmp_path / "night" / "mood").write_text("broken")
+    remote = "https://me:s3cret@localhost:1/x.git"
+    assert main(words(tmp_path, 1, "--remote", remote)) == 1
+    capsys.readouterr()
+    (evidence,) = (tmp_path / "failures").iterdir()
+    assert "s3cret" not in evidence.read_text()
+    assert "***@localhost" in evidence.read_text()

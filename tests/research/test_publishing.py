@@ -330,6 +330,23 @@ def test_locks_that_a_killed_git_left_do_not_stop_the_next(study: Path, remote: 
     assert publisher.finish(2)[0]["ok"]
 
 
+def test_a_study_folder_from_elsewhere_runs_nothing(study: Path, remote: Path) -> None:
+    outcome_of_first = Publisher(study, str(remote), 1).finish(1)
+    assert outcome_of_first[-1]["ok"]
+    planted, ran = study / ".results.git", study / "ran"
+    (planted / "hooks").mkdir(exist_ok=True)
+    for hook in ("pre-push", "post-commit", "reference-transaction"):
+        script(planted / "hooks" / hook, f"touch {ran}")
+    evil = script(study / "evil", f"touch {ran}")
+    for key in ("core.fsmonitor", "core.sshCommand", "filter.x.clean", "credential.helper"):
+        git(study, "--git-dir", str(planted), "config", key, evil)
+    (planted / "info").mkdir(exist_ok=True)
+    (planted / "info" / "attributes").write_text("* filter=x\n")
+    (study / "log.txt").write_text("more\n")
+    assert Publisher(study, str(remote), 1).finish(2)[-1]["ok"]
+    assert not ran.exists()
+
+
 def test_a_worker_that_ends_without_a_word_is_a_record(
     study: Path, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

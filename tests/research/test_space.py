@@ -1,5 +1,6 @@
 """The search space: what it holds, what it gives back, and what it refuses."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from hotlap.config.training import TrainConfig
 from hotlap.research.overnight import only
-from hotlap.research.space import SearchSpace, apply, identity, load_space, make_space
+from hotlap.research.space import SearchSpace, apply, as_space, identity, load_space, make_space
 
 TABLE: dict[str, Any] = {
     "fixed": {"gamma": 0.99},
@@ -177,6 +178,63 @@ def test_a_table_gives_an_equal_space() -> None:
     }
 
 
+def test_whole_steps_of_a_float_are_kept_in_the_table() -> None:
+    space = make_space({"x": {"low": 0.0, "high": 5.0, "step": 1.0}})
+    assert make_space(space.to_table()) == space
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    space = make_space(
+        {
+            "c": {"choices": np.array(["a", "b"])},
+            "n": {"low": np.int64(3), "high": np.int32(11), "step": np.int64(2)},
+            "x": {"low": np.float32(0.25), "high": np.float64(1.0)},
+            "y": {"low": np.int64(0), "high": 1.0, "when": {"c": np.str_("b")}},
+        }
+    )
+    same = make_space(
+        {
+            "c": {"choices": ["a", "b"]},
+            "n": {"low": 3, "high": 11, "step": 2},
+            "x": {"low": 0.25, "high": 1.0},
+            "y": {"low": 0.0, "high": 1.0, "when": {"c": "b"}},
+        }
+    )
+    assert space == same
+    assert json.dumps(space.to_table()) == json.dumps(same.to_table())
+    given = {"c": np.str_("b"), "n": np.int64(5), "x": np.float32(0.5), "y": np.float64(1.0)}
+    plain = {"c": "b", "n": 5, "x": 0.5, "y": 1.0}
+    assert space.problem(given) is None
+    assert space.decode(space.encode(given)) == plain
+    assert identity(given) == identity(plain)
+    assert space.problem(given | {"n": np.bool_(True)}) is not None
+
+
+def test_ends_that_are_whole_make_a_range_of_whole_numbers() -> None:
+    assert make_space({"x": {"low": 0, "high": 1}})["x"].levels == [0, 1]
+    assert make_space({"x": {"low": 0, "high": 1.0}})["x"].levels is None
+
+
+def test_a_condition_may_be_a_tuple() -> None:
+    table = {"c": {"choices": ["a", "b", "d"]}, "y": {"low": 0, "high": 1}}
+    listed, tupled = (
+        table | {"y": table["y"] | {"when": {"c": v}}} for v in (["a", "b"], ("a", "b"))
+    )
+    assert make_space(tupled) == make_space(listed)
+
+
+def test_a_table_of_ranges_will_do_for_a_space() -> None:
+    assert as_space(TABLE) == SPACE
+    assert as_space(SPACE) is SPACE
+    with pytest.raises(ValueError, match=r"search space: expected ranges by name.*got 3"):
+        as_space(3)  # type: ignore[arg-type]
+
+
+def test_a_file_of_ranges_needs_no_settings(tmp_path: Path) -> None:
+    space = load_space(write("[speed]\nlow = 1\nhigh = 2", tmp_path))
+    assert [d.name for d in space] == ["speed"]
+
+
 def test_equal_params_have_one_name() -> None:
     assert identity({"a": 1, "b": 0.5}) == identity({"b": 0.5, "a": 1})
     assert identity({"a": 1}) != identity({"a": 2})
@@ -191,6 +249,7 @@ def test_equal_params_have_one_name() -> None:
         ({"x": 3}, "x must be a table with low and high, or choices, got 3"),
         ({"x": {"low": 0}}, "x: expected low and high, or choices"),
         ({"x": {"low": 2, "high": 1}}, "x: "),
+        ({"x": {"low": 0, "high": 1, "step": 0.25}}, "no step of 0.25; write 0.0 and 1.0"),
         ({"x": {"low": 0, "high": 1, "hihg": 2}}, "range 'hihg'; did you mean 'high'"),
         ({"x": {"low": 0.0, "high": 1.0, "log": True}}, "x: "),
         ({"x": {"low": "a", "high": 1}}, "x: low and high must be finite numbers, got 'a'"),

@@ -24,6 +24,7 @@ from hotlap.research.engines.queue import QueuedEngine
 from hotlap.research.engines.warden import command_line
 
 RECORD = "process.json"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 SLACK = 10.0
 """Seconds that a warden may be late before its trial is ended without it."""
 LINES = 20
@@ -57,6 +58,11 @@ class LocalEngine(QueuedEngine["_Trial"]):
         self._gpus, self._grace, self._output_limit = gpus, grace, output_limit
         self._controller = _own_identity()
         processes.keep_exit_codes()
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether there are GPUs to hand out."""
+        return bool(self._gpus)
 
     def poll(self, timeout: float) -> list[Outcome]:
         """What ended since the last call; waits for something to end if anything runs."""
@@ -134,9 +140,9 @@ class LocalEngine(QueuedEngine["_Trial"]):
 
     def _environment(self, job: Job, gpu: int | None) -> dict[str, str]:
         env = {"OMP_NUM_THREADS": "1"} | os.environ
-        env |= {"PYTHONUNBUFFERED": "1", "HOTLAP_STACKS": "1"}
+        env |= {"PYTHONUNBUFFERED": "1"}
         if self._gpus:
-            env["CUDA_VISIBLE_DEVICES"] = "" if gpu is None else str(gpu)
+            env[VISIBLE] = "" if gpu is None else _gpu_name(gpu)
         return env | dict(job.env)
 
     def _wait(self, seconds: float) -> None:
@@ -364,6 +370,12 @@ def _own_identity() -> processes.Identity:
     process = processes.look(os.getpid())
     assert process is not None
     return process.identity
+
+
+def _gpu_name(number: int) -> str:
+    """What the system calls the GPU that this process sees under a number; not all may be ours."""
+    visible = [name for name in os.environ.get(VISIBLE, "").split(",") if name]
+    return visible[number] if number < len(visible) else str(number)
 
 
 def _name(code: int | None) -> str:

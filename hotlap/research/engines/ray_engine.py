@@ -72,9 +72,15 @@ class RayEngine(QueuedEngine["_Task"]):
             _join(self._ray, address, capacity)
         super().__init__(capacity or max(1, int(self._ray.cluster_resources().get("CPU", 1))))
         taken = {"CPU": 1.0} | dict(resources or {})
-        options = {"num_cpus": taken.pop("CPU"), "resources": taken, "max_retries": 0}
+        self._cpus = taken.pop("CPU")
+        options = {"num_cpus": self._cpus, "resources": taken, "max_retries": 0}
         self._remote = self._ray.remote(**options)(_run)
         self._settings = _Settings(grace, output_limit, files_limit)
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether the cluster has GPUs now."""
+        return bool(self._ray.cluster_resources().get("GPU"))
 
     def poll(self, timeout: float) -> list[Outcome]:
         """What ended since the last call; waits for something to end if anything runs."""
@@ -111,6 +117,11 @@ class RayEngine(QueuedEngine["_Task"]):
         self._ray.cancel(running.ref, force=True)
 
     def _start(self, job: Job) -> "_Task":
+        there = self._ray.cluster_resources()
+        if there.get("CPU", 0) < self._cpus or there.get("GPU", 0) < job.gpu:
+            raise RuntimeError(
+                f"no node has what it takes: {self._cpus:g} processors and {job.gpu:g} GPUs"
+            )
         token = secrets.token_hex(8)
         make_folder(job.folder)
         (job.folder / _mark(token)).touch()
@@ -291,8 +302,8 @@ def _join(ray: ModuleType, address: str, capacity: int | None) -> None:
             keep_exit_codes()  # which Ray's start throws away
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConnectionError(
-            f"no Ray cluster at {address!r}: {error}; start one (ray start --head), or use "
-            "--address local"
+            f"no Ray cluster at {address!r}: {error}; start one (ray start --head), give the token "
+            "that it demands (RAY_AUTH_MODE, RAY_AUTH_TOKEN), or use --address local"
         ) from error
 
 

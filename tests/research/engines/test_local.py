@@ -382,18 +382,34 @@ print(json.dumps({
     }
 
 
-def test_gpus_are_shared_out(bench: Bench) -> None:
-    code = "import os, time; time.sleep(0.3); print('sees', os.environ.get('CUDA_VISIBLE_DEVICES'))"
+SEES = "import os, time; time.sleep(0.3); print('sees', os.environ.get('CUDA_VISIBLE_DEVICES'))"
+
+
+def seen_by(engine: LocalEngine) -> dict[int, str]:
+    """What each trial that printed SEES saw."""
+    outcomes: list[Outcome] = []
+    while found := engine.poll(30):
+        outcomes += found
+    return {outcome.trial: outcome.reason.rpartition("sees")[2].strip() for outcome in outcomes}
+
+
+def test_gpus_are_shared_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with LocalEngine(8, gpus=(2, 5)) as engine:
         shares = [0.5, 0.5, 0.5, 0.5, 0.0, 1.0]
-        records = [engine.submit(bench.job(code, n, gpu=gpu)) for n, gpu in enumerate(shares)]
+        records = [engine.submit(bench.job(SEES, n, gpu=gpu)) for n, gpu in enumerate(shares)]
         assert records[5] == {}  # it waits until a whole one is free
-        outcomes: list[Outcome] = []
-        while found := engine.poll(30):
-            outcomes += found
-    seen = {outcome.trial: outcome.reason.rpartition("sees")[2].strip() for outcome in outcomes}
+        seen = seen_by(engine)
     assert sorted(seen[trial] for trial in range(4)) == ["2", "2", "5", "5"]
     assert seen[4] == "" and seen[5] in ("2", "5")
+
+
+def test_gpus_of_others_are_left_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-abc")
+    with LocalEngine(2, gpus=(0, 1)) as engine:
+        for number in range(2):
+            engine.submit(bench.job(SEES, number, gpu=1.0))
+        assert seen_by(engine) == {0: "2", 1: "GPU-abc"}
 
 
 def test_a_full_disk_is_reported_and_survived(

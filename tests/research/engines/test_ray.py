@@ -16,6 +16,7 @@ from hotlap.research.engines import local, processes, ray_engine
 from hotlap.research.engines.job import Engine, Job, Outcome, read_result
 from hotlap.research.engines.local import LocalEngine
 from hotlap.research.engines.ray_engine import RayEngine
+from hotlap.store.ledger import read_ledger
 
 ray = pytest.importorskip("ray")
 pytestmark = [
@@ -105,6 +106,56 @@ def test_a_lost_node_costs_nothing_but_time(cluster: Any, tmp_path: Path) -> Non
         assert not list(jobs[trial].folder.glob(".shared-*"))
     started = sum(len((each.folder / "runs.txt").read_text().split()) for each in jobs.values())
     assert started == len(jobs) + len(lost)
+
+
+TRAINER = """
+import json, random, sys, time
+from pathlib import Path
+from hotlap.research.engines.job import write_result
+folder = Path(sys.argv[1])
+asked = json.loads((folder / "trial.json").read_text())
+with open(folder / "runs.txt", "a") as file:
+    file.write("1 ")
+time.sleep(2)
+off = asked["params"]["learning_rate"] - 0.05
+write_result(folder, {"mean_reward": 1 - abs(off) + random.Random(asked["seed"]).gauss(0, 0.01)})
+"""
+
+
+def test_a_study_on_a_cluster_loses_a_node_and_nothing_else(cluster: Any, tmp_path: Path) -> None:
+    """The command itself, from a folder that no node works in, with a relative root."""
+    (tmp_path / "trainer.py").write_text(TRAINER)
+    (tmp_path / "space.toml").write_text("[learning_rate]\nlow = 0.01\nhigh = 0.1\n")
+    words = ["research", "donkey", "--space", "space.toml", "--study", "s", "--root", "r"]
+    words += ["--trainer", f"{sys.executable} {tmp_path / 'trainer.py'}", "--device", "cpu"]
+    words += ["--trials", "8", "--test-runs", "1", "--ordered", "--workers", "2", "--json"]
+    node = cluster.add_node(num_cpus=1, object_store_memory=100_000_000)
+    on_ray = ["--engine", "ray", "--address", cluster.address]
+    with subprocess.Popen(
+        [sys.executable, "-m", "hotlap", *words, *on_ray],
+        cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+    ) as study:  # fmt: skip
+        trials = tmp_path / "r" / "s" / "trials"
+        (raylet,) = node.all_processes["raylet"]
+        wait_for(lambda: any(runs_under(raylet.process.pid, each) for each in trials.glob("*")))
+        cluster.remove_node(node, allow_graceful=False)
+        out, _ = study.communicate(timeout=180)
+    assert study.returncode == 0
+    found = json.loads(out.splitlines()[-1])
+    assert found["statuses"] == {"ok": found["trials"]} and found["trials"] > 8
+    assert "it runs again" in out
+    on_ray_records = read_ledger(tmp_path / "r" / "s" / "ledger.jsonl").records("trial")
+    assert [r["trial"] for r in on_ray_records] == list(range(1, found["trials"] + 1))
+
+    (tmp_path / "local").mkdir()
+    subprocess.run(
+        [sys.executable, "-m", "hotlap", *words, "--root", "local"],
+        cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, timeout=180,
+    )  # fmt: skip
+    at_home = read_ledger(tmp_path / "local" / "s" / "ledger.jsonl").records("trial")
+    for ours, theirs in zip(at_home, on_ray_records, strict=True):
+        for name in ("params", "seed", "role", "mean_reward"):
+            assert ours[name] == theirs[name]
 
 
 def test_limits_and_cancelling_reach_the_trial(cluster: Any, tmp_path: Path) -> None:
