@@ -130,7 +130,8 @@ class StudyConfig:
             raise ValueError(f"workers must be at least 1, got {self.workers}")
         if not 0 <= self.test_runs <= len(self.seeds.test):
             raise ValueError(
-                f"test_runs must lie in 0..{len(self.seeds.test)}, got {self.test_runs}"
+                f"test_runs must lie in 0..{len(self.seeds.test)}, got {self.test_runs}: that many "
+                "are in seeds.test"
             )
         if not self.explore >= 0:
             raise ValueError(f"explore must be 0 or more, got {self.explore}")

@@ -159,9 +159,10 @@ def landscape_figures(rows: Sequence[Row]) -> dict[str, Any]:
             "runs": statistics.mean(claim["runs"] for claim in claims),
             "repetitions": len(claims),
         }
-        covered = [claim["covered"] for claim in claims if "covered" in claim]
-        if covered:
-            figures[name]["covered"] = statistics.mean(covered)
+        for kind in ("covered", "covered_by_all"):
+            covered = [claim[kind] for claim in claims if kind in claim]
+            if covered:
+                figures[name][kind] = statistics.mean(covered)
     return figures
 
 
@@ -216,11 +217,13 @@ def print_landscape(figures: Mapping[str, Any], console: Console) -> None:
         console.print("no landscape is shipped, so no study was replayed", markup=False)
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("strategy", "score on unseen seeds", "optimism", "covered", "repetitions"):
+    titles = ("strategy", "score on unseen seeds", "optimism", "covers them", "covers all seeds")
+    for title in (*titles, "repetitions"):
         table.add_column(title, no_wrap=True)
     for name, entry in sorted(figures.items(), key=lambda item: -item[1]["quality"]):
         low, high = entry["quality_interval"]
-        covered = f"{entry['covered']:.0%}" if "covered" in entry else "-"
+        kinds = ("covered", "covered_by_all")
+        covered = [f"{entry[kind]:.0%}" if kind in entry else "-" for kind in kinds]
         score = f"{entry['quality']:.3f} ({low:.2f} to {high:.2f})"
-        table.add_row(name, score, f"{entry['optimism']:.3f}", covered, str(entry["repetitions"]))
+        table.add_row(name, score, f"{entry['optimism']:.3f}", *covered, str(entry["repetitions"]))
     console.print(table)

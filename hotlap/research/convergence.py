@@ -1,9 +1,10 @@
 """Whether anything can still plausibly win.
 
 A surrogate whose uncertainty has collapsed proves nothing: with length scales too long it is sure
-of what it never saw. So three things must hold together, for a while: the leader is probably within
-epsilon of the best place there is, by joint draws of the whole posterior; no place promises an
-improvement that matters; and the leader has been confirmed on fresh seeds.
+of what it never saw. So three things must hold together, for a while: the best configuration that
+was confirmed on fresh seeds is probably within epsilon of the best place there is, by joint draws
+of the whole posterior; no place promises an improvement that matters; and the surrogate foretells
+configurations left out better than their plain mean does.
 """
 
 import math
@@ -24,6 +25,8 @@ from hotlap.research.kernel import Array
 from hotlap.research.space import SearchSpace
 
 DRAWS, PLACES, NEAR = 256, 512, 32
+RELATIVE, NOTHING = 0.005, 1e-5
+"""Differences that never matter: beside what configurations differ by, and beside their scores."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Assessment:
     within: float
     """Probability that the leader is within epsilon of the best."""
     epsilon: float
-    """Difference that does not matter: what was asked for, or the leader's own error if larger."""
+    """Difference that does not matter: what was asked for, the leader's own error, or a small part
+    of what configurations differ by, whichever is largest."""
     improvement: float
     """Largest expected improvement on the leader anywhere."""
     gap: float
@@ -83,7 +87,9 @@ def assess(
         )
     places = np.concatenate([leader[None], pool, visited])
     mean, sd = surrogate.predict(places)
-    epsilon = max(epsilon, noise / math.sqrt(max(leader_runs, 1)))
+    size = max(float(np.abs(mean).max()), surrogate.scale.size)
+    spread = max(RELATIVE * surrogate.scale.size, NOTHING * size)
+    epsilon = max(epsilon, spread, noise / math.sqrt(max(leader_runs, 1)))
     # The draws need only the places that may be best: the rest cannot change the maximum.
     hopeful = np.flatnonzero(mean + 3.5 * sd >= mean[0])
     hopeful = np.concatenate([[0], hopeful[hopeful > 0]])

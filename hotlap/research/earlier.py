@@ -53,7 +53,7 @@ class Earlier:
 
 
 def read_earlier(
-    path: Path, space: SearchSpace, settings: Mapping[str, Any] | None = None
+    path: str | Path, space: SearchSpace, settings: Mapping[str, Any] | None = None
 ) -> Earlier:
     """Read earlier results as far as they fit today's space.
 
@@ -63,7 +63,7 @@ def read_earlier(
         settings: What settings outside the space are today, by name: a result whose params name
             one of them counts if it has the same value there.
     """
-    path = _file(path)
+    path = _file(Path(path))
     elsewhere = {**(settings or {}), **space.fixed}
     runs: list[EarlierRun] = []
     tally = _Tally()

@@ -44,6 +44,9 @@ class Landscape:
     """What made it."""
     tuning_share: float = 0.6
     """Share of the seeds that a study may ask for."""
+    truth: NDArray[np.float64] | None = None
+    """Mean score of each configuration over all seeds there could be, (configurations,); known
+    where the landscape was made up, and judged by then."""
 
     @cached_property
     def points(self) -> NDArray[np.float64]:
@@ -71,7 +74,7 @@ class Landscape:
 
     def scaled(self, score: float) -> float:
         """A score with 0 for the average configuration and 1 for the best one."""
-        means = self.counted.mean(axis=1)
+        means = self.counted.mean(axis=1) if self.truth is None else self.truth
         return float((score - means.mean()) / (means.max() - means.mean()))
 
 
@@ -110,8 +113,16 @@ class Replay:
         return [int(seed) for seed in self._open[config]]
 
     def judged(self, config: int) -> float:
-        """Mean score of a configuration on the unseen seeds."""
+        """Mean score of a configuration on the unseen seeds, or the true one where it is known."""
+        if self.landscape.truth is not None:
+            return float(self.landscape.truth[config])
         return float(self.landscape.counted[config, list(self._unseen)].mean())
+
+    def mean(self, config: int) -> float:
+        """Mean score of a configuration on all seeds, or the true one where it is known."""
+        if self.landscape.truth is not None:
+            return float(self.landscape.truth[config])
+        return float(self.landscape.counted[config].mean())
 
     def quality(self, config: int) -> float:
         """That score with 0 for the average configuration and 1 for the best."""
@@ -174,6 +185,7 @@ def load_landscape(path: Path = DEFAULT) -> Landscape:
             scores,
             _numbers(table["seconds"]) if "seconds" in table else np.full(scores.shape, math.nan),
             str(table.get("command", "")),
+            truth=np.array(table["truth"], dtype=np.float64) if "truth" in table else None,
         )
     except (KeyError, TypeError, OSError, EOFError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: not a landscape: {type(error).__name__}: {error}") from None
@@ -186,7 +198,10 @@ def load_landscape(path: Path = DEFAULT) -> Landscape:
 
 
 def write_landscape(path: Path, table: dict[str, Any]) -> None:
-    """Write a landscape's table: space, command, configs, scores, seconds; None is a failed run."""
+    """Write a landscape's table: space, configs, scores and perhaps command, seconds, truth.
+
+    A score of None is a run that failed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(table, allow_nan=False, separators=(",", ":"))
     # No time stamp, so that the same table is the same file.
@@ -206,6 +221,8 @@ def _check(landscape: Landscape, source: str | Path) -> None:
             f"{source}: expected a score and seconds for each of {len(landscape.configs)} "
             f"configurations and every seed, found shapes {shape} and {landscape.seconds.shape}"
         )
+    if landscape.truth is not None and landscape.truth.shape != shape[:1]:
+        raise ValueError(f"{source}: truth must be one number for each configuration")
     for number, params in enumerate(landscape.configs):
         if problem := landscape.space.problem(params):
             raise ValueError(f"{source}: configuration {number}: {problem}")

@@ -371,7 +371,7 @@ class Night:
             self.say(f"  {brief(reason)}")
         claim = self.study.claim()
         standing = self.study.book.records("standing")
-        if standing and plan.role != "test":
+        if standing and standing[-1]["leader"] is not None and plan.role != "test":
             last = standing[-1]
             text = f"  leader {last['leader']}"
             if claim is not None:

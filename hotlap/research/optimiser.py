@@ -54,7 +54,7 @@ Attempt = Callable[[Plan], tuple[Finish, BaseException | None]]
 
 HOPELESS = 10
 """Trials after which a study gives up, if all have failed with the same error."""
-DIGESTS = ("earlier", "pool", "table")
+DIGESTS = {"earlier": "other earlier results", "pool": "another pool", "table": "another table"}
 """Parts of a ledger's head that older ledgers do not have."""
 
 
@@ -67,7 +67,7 @@ class StudyResult:
     claimed: float | None
     """Its mean score, by runs on fresh seeds."""
     interval: tuple[float, float] | None
-    """Where that mean lies (95 %)."""
+    """Where that mean lies (95 %); None by the naive rule, which knows nothing of luck."""
     tested: float | None
     """Its mean score on seeds that nothing had touched; None without a last test."""
     leader: Params | None
@@ -196,8 +196,9 @@ def open_book(folder: Path, head: Mapping[str, Any]) -> Ledger:
         if found.get(name) != value:
             ledger.close()
             raise ValueError(
-                f"{folder} holds a study with another {name}; go on with the settings it was "
-                f"begun with, or choose another folder. {_difference(found.get(name), value)}"
+                f"{folder} holds a study with {DIGESTS.get(name, f'another {name}')}; go on with "
+                "what it was begun with, or choose another folder. "
+                + _difference(found.get(name), value)
             )
     return ledger
 
@@ -211,10 +212,11 @@ def summarise(study: Study, pool: Pool | None = None) -> StudyResult:
         if row["champion"]:
             tested = row["tested"]
     champion, leader = study.champion_params(), study.standings().leader
+    naive = study.config.champion == "naive"
     return StudyResult(
         champion=_as_given(champion, pool),
         claimed=None if claim is None else claim.mean,
-        interval=None if claim is None else claim.interval(),
+        interval=None if claim is None or naive else claim.interval(),
         tested=tested,
         leader=_as_given(None if leader is None else leader.params, pool),
         reason=study.stopped or "not at an end",
@@ -385,7 +387,8 @@ def _digest(rows: Sequence[Any]) -> dict[str, Any] | None:
     """What tells rows from others, in the head of a ledger."""
     if not rows:
         return None
-    return {"count": len(rows), "sha256": hashlib.sha256(json.dumps(rows).encode()).hexdigest()}
+    text = json.dumps(rows, default=float)  # a number of NumPy's may be among them
+    return {"count": len(rows), "sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def _difference(found: Any, wanted: Any) -> str:

@@ -27,7 +27,7 @@ from hotlap.research.space import Dimension, SearchSpace, apply, load_space
 from hotlap.research.study import Study
 from hotlap.store.atomic import read_folder
 from hotlap.store.bundle import is_bundle, load_bundle
-from hotlap.store.ledger import Ledger, repair_ledger
+from hotlap.store.ledger import Ledger, read_ledger, repair_ledger
 
 if TYPE_CHECKING:
     from hotlap.research.engines.ray_engine import RayEngine
@@ -145,9 +145,7 @@ def champion(config: ChampionConfig) -> dict[str, Any]:
     folder = find_study(config.study, config.root)
     manifest = read_champion(folder)
     if manifest is None:
-        raise ValueError(
-            f"{folder} has no champion yet: a title takes runs on three fresh seeds; let it go on"
-        )
+        raise ValueError(f"{folder} has no champion yet: {_who_leads(folder)}; let it go on")
     print(f"champion of {folder}: trial {manifest['trial']}, {manifest['timestamp']}")
     for name, value in manifest["params"].items():
         print(f"  {name:26}{value}")
@@ -173,6 +171,18 @@ def champion(config: ChampionConfig) -> dict[str, Any]:
     if config.track or config.video is not None:
         answer["evaluation"] = _drive(model, config.track, config.episodes, config.video)
     return answer
+
+
+def _who_leads(folder: Path) -> str:
+    """Who may become champion, as far as a study has come."""
+    ledger = read_ledger(folder / "ledger.jsonl")
+    standing = ledger.records("standing")[-1:]
+    leader = standing[0]["leader"] if standing else None
+    if leader is None:
+        return "nothing has scored"
+    runs = [r for r in ledger.records("trial") if r["config"] == leader and r["role"] != "test"]
+    expected = f"{standing[0]['expected']:.2f} expected after {len(runs)} runs"
+    return f"a title takes runs on three fresh seeds, and {leader} leads, {expected}"
 
 
 class Log:

@@ -37,6 +37,7 @@ from hotlap.research.space import Params, SearchSpace, identity
 
 Turn = Literal["bound", "improve", "scatter"]
 
+OUTLIER = 3.0
 NO_NOISE = 4e-3
 """Noise variance, beside outcomes of variance 1, below which a second run tells nothing new."""
 
@@ -52,6 +53,8 @@ class Seen:
     """Runs that gave no score: crashed, out of time, not a number."""
     seconds: float | None = None
     """Mean time a run took; None where it is not known."""
+    here: bool = True
+    """Whether it ran in this study; what is known from elsewhere only may always be run."""
 
     def __post_init__(self) -> None:
         """Refuse what is no score."""
@@ -156,7 +159,9 @@ def propose(
     observations = observe(space, seen)
     known = len(observations) + len({identity(params) for params in pending})
     if known < settings.initial or not len(observations):
-        return _fill(space, observations, running, known, seed, pool)
+        filling = _fill(space, observations, running, known, seed, pool)
+        if filling is not None:
+            return filling
     if pool is None and settings.repeat and _is_noise_unknown(observations, running):
         return _again(space, observations)
     number = sum(len(each.scores) + each.failures for each in seen) + len(pending)
@@ -169,9 +174,11 @@ def propose(
     points = _ranked(space, belief, rule, turn, settings, rng, pool)
     why = _reason(turn, leader, settings)
     if settings.cost_aware and (clock := fit_clock(space, seen)):
-        points = _by_cost(points, belief, turn, leader, settings.explore, clock)
+        few = settings.few if turn == "scatter" else len(points)
+        first = _by_cost(points[:few], belief, turn, leader, settings.explore, clock)
+        points = np.concatenate([first, points[few:]])
         why += ", per expected second"
-    barred = _barred(space, observations, pending, surrogate, settings)
+    barred = _barred(space, seen, pending, surrogate, settings)
     top, note = _first_free(space, points, barred, pending)
     if not surrogate.check.good:
         note += f"; {surrogate.check.sentence}"
@@ -216,7 +223,7 @@ def observe(space: SearchSpace, seen: Sequence[Seen]) -> Observations:
         name = identity(each.params)
         params, scores, failures = merged.get(name, (each.params, [], 0))
         merged[name] = (params, [*scores, *each.scores], failures + each.failures)
-    rows = list(merged.values())
+    rows = _without_outliers(list(merged.values()))
     means = np.array([np.mean(s) if s else np.nan for _, s, _ in rows])
     squares = sum(float(np.sum((np.array(s) - np.mean(s)) ** 2)) for _, s, _ in rows if s)
     return Observations(
@@ -228,6 +235,28 @@ def observe(space: SearchSpace, seen: Sequence[Seen]) -> Observations:
         squares=squares,
         freedom=sum(max(len(s) - 1, 0) for _, s, _ in rows),
     )
+
+
+def _without_outliers(
+    rows: list[tuple[Params, list[float], int]],
+) -> list[tuple[Params, list[float], int]]:
+    """Rows in which no run of a configuration is absurdly far from its others.
+
+    One among them that is further away than three times what the middle half of all scores spans
+    would be taken for noise everywhere; it counts as if it were no further.
+    """
+    every = [score for _, scores, _ in rows for score in scores]
+    if len(every) < 8:
+        return rows
+    reach = OUTLIER * float(np.subtract(*np.quantile(every, [0.75, 0.25])))
+    if reach <= 0:
+        return rows
+    return [
+        (params, [*np.clip(scores, np.median(scores) - reach, np.median(scores) + reach)], failures)
+        if len(scores) > 2
+        else (params, scores, failures)
+        for params, scores, failures in rows
+    ]
 
 
 def _encode_all(space: SearchSpace, many: Sequence[Mapping[str, Any]]) -> Array:
@@ -243,8 +272,11 @@ def _fill(
     place: int,
     seed: int,
     pool: NDArray[np.float64] | None,
-) -> Proposal:
-    """The next of a sequence that fills the space and that the seed alone decides."""
+) -> Proposal | None:
+    """The next of a sequence that fills the space and that the seed alone decides.
+
+    None where nothing is left to fill it with and something has run already.
+    """
     taken = np.concatenate([observations.points, running])
     if pool is None:
         points = quasi_random(space, 64, seed)
@@ -254,6 +286,10 @@ def _fill(
     for point in points:
         if not len(taken) or np.abs(taken - point).max(axis=1).min() > 1e-9:
             break
+    else:
+        if len(observations):
+            return None
+        point = points[0]
     return Proposal(space.decode(point), (), f"fills the space, number {place + 1}")
 
 
@@ -357,7 +393,7 @@ def _by_cost(
 
 def _barred(
     space: SearchSpace,
-    observations: Observations,
+    seen: Sequence[Seen],
     pending: Sequence[Mapping[str, Any]],
     surrogate: Surrogate,
     settings: ProposerSettings,
@@ -365,7 +401,8 @@ def _barred(
     """Configurations not to be proposed: what runs, and what cannot tell more by running again."""
     barred = {identity(params) for params in pending}
     if not settings.repeat or surrogate.hyperparameters.noise < NO_NOISE:
-        barred |= {identity(space.decode(point)) for point in observations.points}
+        ran = [each.params for each in seen if each.here and (each.scores or each.failures)]
+        barred |= {identity(space.decode(space.encode(params))) for params in ran}
     return barred
 
 

@@ -13,7 +13,7 @@ All of it is a function of the runs: asked again, it answers the same.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,10 @@ from hotlap.research.space import Params, SearchSpace, identity
 
 PRIOR_FREEDOM = 3.0
 """Runs' worth of belief that one configuration's seeds scatter as those of all others do."""
+LEAST_SHARED = 3
+"""Seeds that two configurations must share to be compared seed by seed."""
+CLEARER = 0.7
+"""Share of the usual error below which such a comparison is believed instead."""
 PLAUSIBLE = 0.2
 """Probability of being better than the leader from which somebody may as well be confirmed."""
 WAY = ((1, 2), (3, 1), (3, 2))
@@ -60,9 +64,15 @@ class Entrant:
         """Scores of all its runs."""
         return tuple(run.score for run in self.runs if run.score is not None)
 
+    @property
+    def fresh(self) -> tuple[RunSeen, ...]:
+        """All runs after the first that scored, which nominated it."""
+        scored = [place for place, run in enumerate(self.runs) if run.score is not None]
+        return self.runs[scored[0] + 1 :] if scored else ()
+
     def raced(self, worst: float) -> tuple[float, ...]:
-        """Scores of all runs but the first; one that failed counts as `worst`."""
-        return tuple(worst if run.score is None else run.score for run in self.runs[1:])
+        """Scores of its fresh runs; one that failed counts as `worst`."""
+        return tuple(worst if run.score is None else run.score for run in self.fresh)
 
 
 @dataclass(frozen=True)
@@ -121,6 +131,27 @@ def estimate(scores: Sequence[float], variance: float) -> Estimate:
     return Estimate(float(np.mean(scores)), math.sqrt(own / count), freedom, count)
 
 
+def probability_on_shared_seeds(
+    better: Entrant, than: Entrant, worst: float, variance: float
+) -> tuple[float, float] | None:
+    """P(one mean exceeds another) by the seeds that both ran fresh, and the difference's error.
+
+    A seed may be easy or hard for all; its luck falls out of the differences. None where they
+    share fewer than three.
+    """
+    scores = [
+        {run.seed: worst if run.score is None else run.score for run in entrant.fresh}
+        for entrant in (better, than)
+    ]
+    shared = [seed for seed in scores[0] if seed in scores[1]]
+    if len(shared) < LEAST_SHARED:
+        return None
+    apart = estimate([scores[0][seed] - scores[1][seed] for seed in shared], 2 * variance)
+    if apart.error == 0:
+        return 0.5 if apart.mean == 0 else float(apart.mean > 0), 0.0
+    return float(student.cdf(apart.mean / apart.error, apart.freedom)), apart.error
+
+
 def probability_of(better: Estimate, than: Estimate) -> float:
     """P(one mean exceeds another), both known only so well."""
     error = math.hypot(better.error, than.error)
@@ -151,10 +182,25 @@ class Standings:
         """The first."""
         return self.entrants[self.ranked[0]] if self.ranked else None
 
+    def confirmed(self, runs: int) -> Entrant | None:
+        """The best by expected score of those with so many fresh runs."""
+        enough = (self.entrants[name] for name in self.ranked)
+        return next((entrant for entrant in enough if len(entrant.fresh) >= runs), None)
+
     def estimate(self, config: str) -> Estimate | None:
         """What the runs after its nomination say; None before there is one."""
         scores = self.entrants[config].raced(self.worst)
         return estimate(scores, self.variance) if scores else None
+
+    def claim(self, config: str) -> Estimate | None:
+        """What may be claimed of a configuration; None before it has a fresh run.
+
+        Its own runs had a part in its being chosen, so that their mean promises too much. The
+        expected score, which all runs near it have drawn to where they are, promises less; how
+        well it is known is still said by its own runs alone.
+        """
+        own = self.estimate(config)
+        return None if own is None else replace(own, mean=self.expected[config])
 
 
 def rank(space: SearchSpace, runs: Sequence[RunSeen], surrogate: Surrogate | None) -> Standings:
@@ -171,10 +217,10 @@ def rank(space: SearchSpace, runs: Sequence[RunSeen], surrogate: Surrogate | Non
         mean, covariance = surrogate.joint(points)
     else:
         mean, covariance = _shrunk(scored, variance)
-    # A run that failed is a score too, where titles are at stake: one seed in four that crashes
-    # is no champion.
-    failed = np.array([1 - len(e.scores) / len(e.runs) for e in scored])
-    mean = mean - failed * np.maximum(mean - worst, 0)
+        # A run that failed is a score too, as it is for the surrogate: one seed in four that
+        # crashes is no champion.
+        failed = np.array([1 - len(e.scores) / len(e.runs) for e in scored])
+        mean = mean - failed * np.maximum(mean - worst, 0)
     order = np.argsort(-mean, kind="stable")
     names = [scored[i].config for i in order]
     first = int(order[0])
@@ -224,7 +270,7 @@ def next_again(
                 standings.challenge[name] < config.hopeless
             ):
                 continue
-            made = len(standings.entrants[name].runs) - 1 + running.get(name, 0)
+            made = len(standings.entrants[name].fresh) + running.get(name, 0)
             if made < runs and made + 1 < most:
                 return name
     return None
@@ -239,7 +285,7 @@ def nearest_to_title(
         for place, name in enumerate(standings.ranked)
         if place == 0 or standings.challenge[name] >= PLAUSIBLE
     ]
-    made = {n: len(standings.entrants[n].runs) - 1 + running.get(n, 0) for n in plausible}
+    made = {n: len(standings.entrants[n].fresh) + running.get(n, 0) for n in plausible}
     short = [name for name in plausible if made[name] < config.runs]
     return max(short, key=lambda name: made[name], default=None)
 
@@ -279,7 +325,7 @@ class Title:
 def judge_title(standings: Standings, champion: str | None, config: RaceConfig) -> Title | None:
     """Whether the title changes hands; None where there is nothing to decide."""
     if champion is None:
-        return _free_title(standings, config)
+        return _sure_title(standings, config)
     leader = standings.leader
     if leader is None or leader.config == champion:
         return None
@@ -289,6 +335,11 @@ def judge_title(standings: Standings, champion: str | None, config: RaceConfig) 
     other = standings.estimate(champion)
     assert other is not None, "a champion has raced"
     probability = probability_of(own, other)
+    paired = probability_on_shared_seeds(
+        leader, standings.entrants[champion], standings.worst, standings.variance
+    )
+    if paired is not None and paired[1] < CLEARER * math.hypot(own.error, other.error):
+        probability = paired[0]
     beats = probability >= config.probability and own.mean > other.mean
     reason = (
         f"{own.mean:.4g} over {own.runs} fresh seeds against the champion's {other.mean:.4g} over "
@@ -298,8 +349,28 @@ def judge_title(standings: Standings, champion: str | None, config: RaceConfig) 
     return Title(verdict, leader.config, leader.params, reason, own, champion, probability)
 
 
-def _free_title(standings: Standings, config: RaceConfig) -> Title | None:
-    """A title that nobody holds goes to the first who has raced enough and may well be best."""
+def _sure_title(standings: Standings, config: RaceConfig) -> Title | None:
+    """On the way a free title goes to nobody but a leader who is better than all others for sure.
+
+    Whoever has it is hard to beat, so an early one must not be given to the first who comes.
+    """
+    leader = standings.leader
+    own = None if leader is None else standings.estimate(leader.config)
+    if leader is None or own is None or own.runs < config.runs:
+        return None
+    rivals = [standings.challenge[name] for name in standings.ranked[1:]]
+    probability = 1 - max(rivals, default=1.0)
+    if probability < config.probability:
+        return None
+    reason = (
+        f"better than each other one with probability {probability:.2f}, and {own.runs} runs on "
+        f"fresh seeds say {own.mean:.4g}; the title was free"
+    )
+    return Title("promoted", leader.config, leader.params, reason, own, None, probability)
+
+
+def crown(standings: Standings, config: RaceConfig) -> Title | None:
+    """At the end a free title goes to the best of those that have raced enough, if it may lead."""
     for place, name in enumerate(standings.ranked):
         if standings.challenge[name] < config.hopeless and place > 0:
             return None
@@ -316,7 +387,10 @@ def _shrunk(scored: Sequence[Entrant], variance: float) -> tuple[Any, Any]:
     """Means drawn to the average of all, as far as luck can have made them; and their variance."""
     means = np.array([np.mean(entrant.scores) for entrant in scored])
     errors = variance / np.array([len(entrant.scores) for entrant in scored])
-    between = max(float(np.var(means) - errors.mean()), 1e-12) if len(means) > 1 else 1.0
+    between = 1.0
+    if len(means) > 1:
+        scatter = float(np.var(means))
+        between = max(scatter - float(errors.mean()), 1e-9 * scatter, 1e-300)
     weight = between / (between + errors)
     return means.mean() + weight * (means - means.mean()), np.diag(weight * errors)
 

@@ -67,8 +67,9 @@ def _judged(study: Replay, claim: Claim) -> dict[str, Any]:
     }
     if claim.interval is not None:
         low, high = claim.interval
-        true = float(study.landscape.counted[claim.config].mean())
-        row |= {"low": low, "high": high, "covered": low <= true <= high}
+        row |= {"low": low, "high": high}
+        row["covered"] = low <= study.judged(claim.config) <= high
+        row["covered_by_all"] = low <= study.mean(claim.config) <= high
     return row
 
 
@@ -133,7 +134,10 @@ def race(study: Replay, budget: int, seed: int) -> dict[str, Claim]:
     result = optimise(objective, landscape.space, config, pool=landscape.points)
     found = claims(study)
     if result.champion is None or result.claimed is None:
-        return {"race": found["posterior"], "observed": found["observed"]}
+        # Without a title there is no claim: an interval that covers nothing.
+        best = found["posterior"]
+        nothing = Claim(best.config, best.score, (best.score, best.score))
+        return {"race": nothing, "observed": found["observed"]}
     champion = numbers[identity(result.champion)]
     claim = Claim(champion, result.claimed, result.interval)
     return {"race": claim, "observed": found["observed"]}

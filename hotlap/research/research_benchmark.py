@@ -45,14 +45,8 @@ SHIPPED = "shipped"
 OUR_CODE = ("space", "kernel", "scale", "gp", "acquisition", "proposer")
 """Modules that decide what ours proposes; results from other versions of them are not kept."""
 OUR_STUDY = (
-    "race",
-    "book",
-    "study",
-    "certificate",
-    "convergence",
-    "optimiser",
-    "replays",
-    "landscape",
+    *("race", "book", "study", "convergence", "optimiser", "replays", "landscape"),
+    "../config/study",
 )
 """Modules that decide what a study of ours ends with."""
 

@@ -54,7 +54,7 @@ def scales_of(means: Array) -> list[Scale]:
     half alone and begins at the median.
     """
     middle = float(np.median(means))
-    tiny = 1e-9 * max(1.0, float(np.max(np.abs(means))))
+    tiny = 1e-12 * float(np.max(np.abs(means))) + 1e-300
     if float(np.std(means)) <= tiny:
         return [Scale(middle, 1.0, 1.0, 0.0, 1.0)]
     # What lies further below the median than three times the best, or the lower quartile, is away

@@ -17,6 +17,7 @@ untouched seeds).
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from hotlap.research.race import (
     Standings,
     Title,
     closing_rungs,
+    crown,
     estimate,
     gather,
     judge_title,
@@ -87,7 +89,9 @@ class Study:
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.space, self.config, self.book, self.pool = space, config, book, pool
-        self.earlier, self.say = list(earlier), say
+        self.earlier, self.say = [replace(seen, here=False) for seen in earlier], say
+        if pool is not None and config.sampler != "gp-ucb":
+            raise ValueError(f"a pool to choose among takes sampler gp-ucb, got {config.sampler}")
         self.plans: dict[int, Plan] = {}
         self.finished: dict[int, RunSeen] = {}
         self.champion: str | None = None
@@ -173,7 +177,7 @@ class Study:
         if self.config.champion == "naive":
             entrant = gather(self.runs)[self.champion]
             return Estimate(max(entrant.scores), 0.0, 1.0, 1)
-        return self.standings().estimate(self.champion)
+        return self.standings().claim(self.champion)
 
     def champion_params(self) -> Params | None:
         """The champion's configuration."""
@@ -199,13 +203,15 @@ class Study:
         if again is not None:
             plan = Plan(trial, again[0], again[1], again[2])
             self._write(plan, (), "runs again, to tell luck from merit")
-        elif self.is_closing and not self._may_explore_while_closing():
+            return plan
+        pool = self._open_pool()
+        used_up = pool is not None and not len(pool)
+        if used_up or (self.is_closing and not self._may_explore_while_closing()):
             return None
-        else:
-            proposal = self._propose(runs, underway)
-            seed = self._tuning_seed(proposal.params, trial)
-            plan = Plan(trial, proposal.params, seed, "explore")
-            self._write(plan, [c.to_table() for c in proposal.candidates], proposal.why)
+        proposal = self._propose(runs, underway, pool)
+        seed = self._tuning_seed(proposal.params, trial)
+        plan = Plan(trial, proposal.params, seed, "explore")
+        self._write(plan, [c.to_table() for c in proposal.candidates], proposal.why)
         return plan
 
     @one_thread
@@ -248,9 +254,8 @@ class Study:
     def should_stop(self) -> str | None:
         """A reason to stop now, beside the number of trials."""
         stop = self.config.stop
-        claim = self.claim()
-        if stop.target is not None and claim is not None and claim.mean >= stop.target:
-            return f"target: the champion's {claim.mean:.4g} reaches {stop.target:g}"
+        if stop.target is not None and (reached := self._reaches(stop.target)) is not None:
+            return f"target: {reached:.4g} is claimed, {stop.target:g} was asked for"
         if stop.converge and self._held >= stop.hold:
             return (
                 f"converged: for {self._held} trials nothing could plausibly beat the leader by "
@@ -263,8 +268,9 @@ class Study:
         return None
 
     def stop(self, reason: str) -> None:
-        """Write down that no more is proposed."""
+        """Write down that no more is proposed, and give a title that is still free."""
         if self.stopped is None:
+            self._crown()
             self.book.append("stop", after=len(self.finished), reason=reason)
             self._stopped = reason
 
@@ -314,12 +320,20 @@ class Study:
         ]
         if not tests:
             return None
-        claims = {name: self.standings().estimate(name) for name in gather(tests)}
+        claims = {name: self.standings().claim(name) for name in gather(tests)}
         if self.champion in claims:
             claims[self.champion] = self.claim()
         worst = self.standings().worst
         rows = tested(tests, claims, worst, self.champion, self.config.seed)
         return self.book.append("certificate", after=len(self.finished), finalists=rows)
+
+    def _reaches(self, target: float) -> float | None:
+        """What is claimed of the champion, or of who would be it, if it is that much."""
+        claim = self.claim()
+        if self.champion is None and self.config.champion == "race":
+            heir = crown(self.standings(), self.config.race)
+            claim = None if heir is None else self.standings().claim(heir.config)
+        return claim.mean if claim is not None and claim.mean >= target else None
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -357,7 +371,7 @@ class Study:
             if plan.role == "test":
                 self._judged.add(plan.trial)
         elif kind == "title":
-            self._note_title(record["verdict"], record["config"])
+            self._note_title(record["verdict"], record["config"], record["runs"])
         elif kind == "standing":
             self._judged.add(record["after"])
             self._held = record["held"]
@@ -412,7 +426,8 @@ class Study:
         most = len({*lists.tuning, *lists.race})
         rungs = closing_rungs(self.closing_runs) if self.is_closing else WAY
         name = next_again(standings, race, rungs, running, self.champion, most)
-        if self._is_in_a_hurry():
+        if not self.is_closing or self._is_in_a_hurry():
+            # Leaders come and go among places that are as good: one of them must be confirmed.
             name = nearest_to_title(standings, race, running) or name
         if name is None and self.is_closing:
             # Everything on the ladder is done: the leader's mean can always be known better.
@@ -421,13 +436,13 @@ class Study:
             name = self.champion
         if name is None:
             return None
-        entrant = standings.entrants[name]
-        used = {plan.seed for plan in self.plans.values() if plan.config == name}
-        free = [seed for seed in lists.race if seed not in used]
-        if not free:
-            return None
-        role = "confirm" if name in (self.champion, standings.ranked[0]) else "replicate"
-        return entrant.params, free[0], role
+        for who in (name, *(standings.ranked if self.is_closing else ())):
+            used = {plan.seed for plan in self.plans.values() if plan.config == who}
+            free = [seed for seed in lists.race if seed not in used]
+            if free:
+                role = "confirm" if who in (self.champion, standings.ranked[0]) else "replicate"
+                return standings.entrants[who].params, free[0], role
+        return None
 
     def _is_time_to_race(self, every: int) -> bool:
         """At the end always; on the way, so often that the share of the race comes out."""
@@ -455,12 +470,16 @@ class Study:
         """With nothing left to run again, a budget is still a budget."""
         return not self._closing and not self.pending
 
-    def _propose(self, runs: Sequence[RunSeen], underway: Sequence[Plan]) -> Proposal:
+    def _propose(
+        self, runs: Sequence[RunSeen], underway: Sequence[Plan], pool: Array | None
+    ) -> Proposal:
         waiting = [plan.params for plan in underway]
-        pool = self._open_pool()
         if self.config.sampler == "gp-ucb":
+            # What is run again, and how often, the race decides.
             settings = ProposerSettings(
-                explore=self.config.explore, cost_aware=self.config.cost_aware
+                explore=self.config.explore,
+                cost_aware=self.config.cost_aware,
+                repeat=self.config.champion == "naive",
             )
             return propose(
                 self.space,
@@ -524,6 +543,14 @@ class Study:
         evidence = (title.estimate.runs, len(standings.entrants[self.champion or ""].runs))
         return None if self._refused.get(title.config) == evidence else title
 
+    def _crown(self) -> None:
+        """Give a title that nobody has won on the way."""
+        if self.champion is not None or self.config.champion == "naive":
+            return
+        title = crown(self.standings(), self.config.race)
+        if title is not None:
+            self._write_title(title, max(self.finished, default=0))
+
     def _naive_title(self, trial: int) -> Title | None:
         scored = [run for run in self.runs if run.score is not None]
         if not scored:
@@ -541,19 +568,23 @@ class Study:
         title = self._title(trial)
         said = [r for r in self.book.records("title")[-3:] if r["after"] == trial]
         if title is not None and not said:
-            self.book.append("title", after=trial, **title.to_table())
-            self.say(f"title {title.verdict}: {title.config}: {title.reason}")
-        if title is not None:
-            self._note_title(title.verdict, title.config)
+            self._write_title(title, trial)
+        elif title is not None:
+            self._note_title(title.verdict, title.config, title.estimate.runs)
         self._write_standing(trial)
         self._judged.add(trial)
 
-    def _note_title(self, verdict: str, config: str) -> None:
+    def _write_title(self, title: Title, trial: int) -> None:
+        self.book.append("title", after=trial, **title.to_table())
+        self.say(f"title {title.verdict}: {title.config}: {title.reason}")
+        self._note_title(title.verdict, title.config, title.estimate.runs)
+
+    def _note_title(self, verdict: str, config: str, runs: int) -> None:
         if verdict == "promoted":
             self.champion = config
         elif verdict == "refused":
             configs = [self.plans[run.trial].config for run in self.runs]
-            self._refused[config] = (configs.count(config) - 1, configs.count(self.champion or ""))
+            self._refused[config] = (runs, configs.count(self.champion or ""))
 
     def _write_standing(self, trial: int) -> None:
         standings = self.standings()
@@ -562,11 +593,14 @@ class Study:
         surrogate = self.surrogate(self.runs)
         settled = False
         if leader is not None and surrogate is not None:
+            # The best that is confirmed: leaders come and go among places that are as good.
+            confirmed = standings.confirmed(self.config.race.runs)
+            stands = confirmed or leader
             assessed = assess(
                 self.space,
                 surrogate,
-                self.space.encode(leader.params),
-                len(leader.scores),
+                self.space.encode(stands.params),
+                len(stands.scores),
                 float(np.sqrt(standings.variance)),
                 self.config.stop.epsilon,
                 self.config.seed,
@@ -577,8 +611,9 @@ class Study:
             least = max(self.config.stop.least, 5 * len(self.space))
             settled = (
                 assessed.settled(self.config.stop)
+                and surrogate.check.error <= 1.0
                 and surrogate.check.good
-                and leader.config == self.champion
+                and confirmed is not None
                 and len(self.runs) >= least
             )
         self._held = self._held + 1 if settled else 0

@@ -55,6 +55,8 @@ def test_a_failed_run_has_no_score_and_counts_as_the_lowest() -> None:
     landscape = Landscape(SPACE, TINY.configs, scores, np.ones((3, 5)))
     assert Replay(landscape, 0).query(2) is None
     assert Replay(landscape, 0).judged(2) == 0.0
+    assert Replay(landscape, 0).mean(2) == 0.0
+    assert Replay(landscape, 0).mean(0) == 1.0
 
 
 def test_the_same_seed_replays_the_same_study() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -27,6 +28,7 @@ from hotlap.research.replays import race
 from hotlap.research.space import Params, make_space
 from hotlap.store.ledger import Ledger, read_ledger
 
+from . import golden_study
 from .landscapes import small_landscape
 
 RANGES = {"x": {"low": 0.0, "high": 1.0}}
@@ -337,7 +339,7 @@ def test_a_sampler_that_would_leave_the_pool_is_refused() -> None:
 
 # --- going on with the same ---------------------------------------------------------------------
 
-KNOWN = [Seen({"x": 0.25}, (0.1, 0.2)), Seen({"x": 0.5}, (), 1)]
+KNOWN = [Seen({"x": 0.25}, (0.1, 0.2), 0, np.float32(2.0)), Seen({"x": 0.5}, (), 1)]
 
 
 @pytest.mark.parametrize(
@@ -346,9 +348,9 @@ KNOWN = [Seen({"x": 0.25}, (0.1, 0.2)), Seen({"x": 0.5}, (), 1)]
         ({"pool": GRID[:-1]}, "another pool.*count: it has 30, asked for 29"),
         ({"pool": [*GRID[:-1], {"x": 0.999}]}, "another pool.*sha256: it has"),
         ({"pool": None}, "another pool.*it has {'count': 30.*asked for None"),
-        ({"earlier": KNOWN[:1]}, "another earlier.*count: it has 2, asked for 1"),
-        ({"earlier": [KNOWN[0], Seen({"x": 0.5}, (), 2)]}, "another earlier.*sha256"),
-        ({"earlier": ()}, "another earlier"),
+        ({"earlier": KNOWN[:1]}, "other earlier results.*count: it has 2, asked for 1"),
+        ({"earlier": [KNOWN[0], Seen({"x": 0.5}, (), 2)]}, "other earlier results.*sha256"),
+        ({"earlier": ()}, "other earlier results"),
     ],
 )
 def test_another_pool_or_other_earlier_results_are_refused(
@@ -394,6 +396,16 @@ def test_what_was_read_from_a_file_is_as_good_as_what_was_written_by_hand(tmp_pa
 def test_earlier_results_that_do_not_fit_are_refused_at_once(wrong: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         optimise(bump, SPACE, config(3), earlier=[KNOWN[0], wrong])
+
+
+def test_earlier_results_are_replicates_of_runs_with_the_same_params() -> None:
+    space = {"n": {"low": 1, "high": 9}}
+
+    def study(n: Any) -> list[dict[str, Any]]:
+        known = [Seen({"n": n}, (4.0, 4.5))]
+        return told(optimise(lambda p, seed: -abs(p["n"] - 5.0), space, config(11), earlier=known))
+
+    assert study(7) == study(7.0) == study(np.int64(7))
 
 
 # --- a table ------------------------------------------------------------------------------------
@@ -465,7 +477,7 @@ def test_a_table_in_a_folder_goes_on_with_the_same_scores_only(tmp_path: Path) -
     optimise_table(SPACE, recorded(), StudyConfig(trials=3), tmp_path)
     other = recorded()
     other[7][1][0] = 0.5
-    with pytest.raises(ValueError, match="another table.*sha256"):
+    with pytest.raises(ValueError, match=r"another table.*sha256"):
         optimise_table(SPACE, other, StudyConfig(trials=4), tmp_path)
     grown = optimise_table(SPACE, recorded(), StudyConfig(trials=4), tmp_path)
     assert grown.reason == "budget: 4 trials"
@@ -486,3 +498,17 @@ def test_a_table_that_cannot_be_studied_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         optimise_table(SPACE, table, config(**changed))
+
+
+def test_a_study_of_an_older_version_goes_on(tmp_path: Path) -> None:
+    """Its ledger was written when this format was new, and is never written anew."""
+    golden = Path(__file__).with_name("golden") / "study-v1.jsonl"
+    shutil.copy(golden, tmp_path / "ledger.jsonl")
+    before = read_ledger(golden).records()
+    result = optimise(golden_study.objective, golden_study.SPACE, golden_study.config(20), tmp_path)
+    assert result.records[: len(before)] == before
+    made = [r for r in result.records if r["kind"] == "trial" and r["role"] != "test"]
+    assert len(made) == 20
+    assert {r["run_status"] for r in made} == {"ok", "failed"}
+    assert result.reason == "budget: 20 trials"
+    assert result.champion is not None and result.champion["agent"] == "ppo"

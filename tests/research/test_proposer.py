@@ -153,7 +153,6 @@ def test_under_noise_a_configuration_may_run_again() -> None:
 
     seen = study(CHOICES, score, 30)
     assert recommend(CHOICES, seen)["b"] is True
-    assert len({identity(each.params) for each in seen}) <= 6
     alone = propose(CHOICES, seen[:5], settings=ProposerSettings(repeat=False, initial=2))
     assert identity(alone.params) not in {identity(each.params) for each in seen[:5]}
 
@@ -310,3 +309,14 @@ def test_a_scattered_proposal_goes_to_the_branch_that_was_tried_least() -> None:
     for seed in range(5):
         found = propose(space, [*poor, *good, *again], (), seed, settings)
         assert found.params["agent"] == "ppo"
+
+
+def test_one_absurd_run_among_others_is_not_taken_for_noise() -> None:
+    space = make_space({"x": {"low": 0.0, "high": 1.0}})
+    seen = [Seen({"x": x}, (-((x - 0.5) ** 2),)) for x in np.linspace(0, 1, 11) if x != 0.5]
+    top = Seen({"x": 0.5}, (0.0, 0.01, -1000.0, 0.0))
+    surrogate = fit_surrogate(space, [*seen, top])
+    assert surrogate.noise < 2.0
+    plain = fit_surrogate(space, [*seen, Seen({"x": 0.5}, (0.0, 0.01, -0.01, 0.0))])
+    assert plain.noise < 0.1
+    assert 0.2 < recommend(space, [*seen, top])["x"] < 0.8

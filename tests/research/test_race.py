@@ -14,6 +14,7 @@ from hotlap.research.race import (
     RunSeen,
     Standings,
     closing_rungs,
+    crown,
     estimate,
     gather,
     judge_title,
@@ -140,8 +141,9 @@ def test_the_hopeless_do_not_run_again_but_leader_and_champion_do() -> None:
 
 
 def test_a_free_title_needs_three_fresh_runs() -> None:
-    assert judge_title(standing({1: [9.0, 5.0, 5.0]}), None, CONFIG) is None
-    title = judge_title(standing({1: [9.0, 5.0, 5.0, 5.0]}), None, CONFIG)
+    assert crown(standing({1: [9.0, 5.0, 5.0]}), CONFIG) is None
+    assert crown(standing({1: [None, 9.0, 5.0, 5.0]}), CONFIG) is None  # 9 nominated it
+    title = crown(standing({1: [9.0, 5.0, 5.0, 5.0]}), CONFIG)
     assert title is not None
     assert (title.verdict, title.config, title.champion) == ("promoted", name(1), None)
     assert title.estimate.mean == 5.0  # what nominated it is not claimed
@@ -197,6 +199,28 @@ def test_a_configuration_that_fails_on_some_seeds_falls_behind() -> None:
     assert standings.leader == standings.entrants[name(2)]
 
 
+def test_a_failure_counts_once() -> None:
+    table: dict[int, list[float | None]] = {x: [x / 100, x / 100] for x in range(0, 70, 7)}
+    table[90] = [1.0, 1.0, 1.0, None]  # three quarters of the way from the worst, 0, to 1
+    surrogate = fit_surrogate(SPACE, to_seen(gather(runs_of(table))))
+    assert surrogate.check.good
+    standings = rank(SPACE, runs_of(table), surrogate)
+    expected = float(surrogate.predict(SPACE.encode({"x": 90})[None])[0][0])
+    assert standings.expected[name(90)] == pytest.approx(expected)
+    assert expected == pytest.approx(0.75, abs=0.1)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_standings_do_not_hang_on_the_unit_of_the_score(scale: float) -> None:
+    table: dict[int, list[float | None]] = {
+        x: [scale * (10 - (x - 50) ** 2 / 100 + s) for s in (-0.3, 0.3)] for x in range(0, 101, 10)
+    }
+    for surrogate in (None, fit_surrogate(SPACE, to_seen(gather(runs_of(table))))):
+        standings = rank(SPACE, runs_of(table), surrogate)
+        assert standings.leader is not None and standings.leader.params == {"x": 50}
+        assert standings.expected[name(50)] / scale == pytest.approx(10, abs=1.5)
+
+
 def test_nobody_leads_where_nothing_has_a_score() -> None:
     standings = rank(SPACE, runs_of({1: [None], 2: [None]}), None)
     assert standings.leader is None
@@ -205,11 +229,44 @@ def test_nobody_leads_where_nothing_has_a_score() -> None:
     assert isinstance(standings.entrants[name(1)], Entrant)
 
 
-def test_a_free_title_goes_to_the_first_who_raced_enough_if_it_may_be_best() -> None:
+def test_in_the_end_a_free_title_goes_to_the_best_who_raced_enough_if_it_may_lead() -> None:
     table: dict[int, list[float | None]] = {1: [9.0], 2: [8.0, 8.0, 8.0, 8.0], 3: [7.0] * 5}
-    title = judge_title(standing(table, challenge=0.3), None, CONFIG)
+    title = crown(standing(table, challenge=0.3), CONFIG)
     assert title is not None and title.config == name(2) and "place 2" in title.reason
-    assert judge_title(standing(table, challenge=0.01), None, CONFIG) is None
+    assert crown(standing(table, challenge=0.01), CONFIG) is None
+
+
+def test_on_the_way_a_free_title_goes_to_a_leader_who_is_sure_to_be_best() -> None:
+    table: dict[int, list[float | None]] = {1: [9.0] * 4, 2: [8.0, 8.0], 3: [7.0] * 5}
+    assert judge_title(standing(table, challenge=0.11), None, CONFIG) is None
+    title = judge_title(standing(table, challenge=0.09), None, CONFIG)
+    assert title is not None and (title.config, title.verdict) == (name(1), "promoted")
+    assert title.probability == pytest.approx(0.91)
+    table[1] = [9.0] * 3
+    assert judge_title(standing(table, challenge=0.09), None, CONFIG) is None
+    assert judge_title(standing({1: [9.0] * 4}), None, CONFIG) is None  # better than nobody
+
+
+def test_the_luck_of_shared_seeds_falls_out() -> None:
+    luck = [0.0, 30.0, -20.0, 10.0, -40.0]
+    table: dict[int, list[float | None]] = {
+        1: [0.0, *(luck[i] + 1.0 for i in range(1, 5))],
+        2: [0.0, *(luck[i] for i in range(1, 5))],
+    }
+    standings = replace(standing(table), variance=1.0)
+    title = judge_title(standings, name(2), CONFIG)
+    assert title is not None and title.verdict == "promoted"
+    runs = [run._replace(seed=run.seed + 100 * run.params["x"]) for run in runs_of(table)]
+    apart = judge_title(replace(standings, entrants=gather(runs)), name(2), CONFIG)
+    assert apart is not None and apart.verdict == "refused"
+
+
+def test_what_is_claimed_is_expected_and_as_uncertain_as_the_fresh_runs() -> None:
+    standings = replace(standing({1: [9.0, 5.0, 7.0]}), expected={name(1): 4.0})
+    own, claim = standings.estimate(name(1)), standings.claim(name(1))
+    assert own is not None and claim == replace(own, mean=4.0)
+    assert own.mean == 6.0
+    assert standing({1: [9.0]}).claim(name(1)) is None
 
 
 def test_near_the_end_whoever_needs_fewest_runs_is_brought_there() -> None:

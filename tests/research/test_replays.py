@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,17 +50,32 @@ def test_the_nearest_open_configuration_to_one_of_the_table_is_itself(
     assert nearest_open(study, landscape.configs[5]) != 5
 
 
-def test_an_interval_is_checked_against_the_mean_of_all_seeds(
+def test_an_interval_is_checked_against_seeds_that_had_no_part_in_it(
     landscape: Landscape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mean = float(landscape.scores[3].mean())
-    strategy = {
-        "sure": Claim(3, mean, (mean - 0.01, mean + 0.01)),
-        "wrong": Claim(3, mean + 1, (mean + 0.9, mean + 1.1)),
-    }
-    monkeypatch.setitem(STRATEGIES, "told", lambda study, budget, seed: strategy)
+    seen: list[Replay] = []
+
+    def tell(study: Replay, budget: int, seed: int) -> dict[str, Claim]:
+        seen.append(study)
+        fresh, every = study.judged(3), study.mean(3)
+        return {
+            "fresh": Claim(3, fresh, (fresh - 1e-9, fresh + 1e-9)),
+            "every": Claim(3, every, (every - 1e-9, every + 1e-9)),
+        }
+
+    monkeypatch.setitem(STRATEGIES, "told", tell)
     found = replay(landscape, "told", 1, 0)
-    assert (found["sure"]["covered"], found["wrong"]["covered"]) == (True, False)
+    assert abs(seen[0].judged(3) - seen[0].mean(3)) > 1e-6
+    assert (found["fresh"]["covered"], found["fresh"]["covered_by_all"]) == (True, False)
+    assert (found["every"]["covered"], found["every"]["covered_by_all"]) == (False, True)
+
+
+def test_where_the_truth_is_known_it_judges(landscape: Landscape) -> None:
+    known = replace(landscape, truth=np.arange(40.0))
+    study = Replay(known, 0)
+    assert study.judged(3) == study.mean(3) == 3.0
+    assert (study.quality(39), study.quality(0)) == (1.0, pytest.approx(-1.0))
+    assert study.optimism(39, 39.0 + 19.5) == pytest.approx(1.0)
 
 
 def test_an_unknown_strategy_is_named(landscape: Landscape) -> None:
