@@ -9,7 +9,7 @@ from hotlap.config.sensors import CameraConfig, LidarConfig
 from hotlap.config.vehicles import VehicleConfig, find_vehicle
 
 SENSORS = ("camera", "lidar", "telemetry")
-DONKEY_REWARDS = ("default", "v1")
+DONKEY_REWARDS = ("default", "v1", "v2", "v3", "v4", "v5", "v6", "racing")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class DonkeyConfig:
     lidar: LidarConfig = field(default_factory=LidarConfig)
     """The lidar, where it is what the driver sees."""
     reward: str = "default"
-    """Named reward."""
+    """Named reward: default is DonkeyCar's own, v6 pays no circling, racing pays lap time."""
     max_cte: float = 8.0
     """Cross-track error at which an episode ends, in DonkeyCar units of 0.125 m."""
     max_steps: int = 1000

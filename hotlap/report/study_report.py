@@ -9,7 +9,13 @@ from hotlap.store.atomic import write_file
 from hotlap.store.ledger import read_ledger
 
 Record = dict[str, Any]
-COLOURS = {"explore": "#8aa4c8", "replicate": "#e0a030", "confirm": "#c04040", "test": "#308050"}
+COLOURS = {
+    "explore": "#8aa4c8",
+    "replicate": "#e0a030",
+    "confirm": "#c04040",
+    "seal": "#7a3fb0",
+    "test": "#308050",
+}
 MOST_TITLES, MOST_ROWS = 12, 10
 
 

@@ -47,7 +47,8 @@ class Plan:
     params: Params
     seed: int
     role: str
-    """explore: something new; replicate, confirm: something again; test: the last test."""
+    """explore: something new; replicate, confirm: something again; seal: whoever is to have the
+    title, when nothing is left to be chosen; test: the last test."""
 
     @cached_property
     def config(self) -> str:

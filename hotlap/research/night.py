@@ -306,6 +306,8 @@ class Night:
             return f"failing: {len(self._failures)} trials in a row, {brief(self._failures[-1])}"
         if self.seconds and self._time_left() < self._closing_time() + self._test_time():
             self.study.close_race("most of the time is spent")
+            if self._time_left() < self._time_of(self.study.config.race.runs) + self._test_time():
+                self.study.seal("the time is nearly over")
         return self.study.should_stop()
 
     def _closing_time(self) -> float:

@@ -62,6 +62,8 @@ Basis = tuple[int, ...]
 NOTHING_LEFT = "nothing is left to try"
 REOPENED = ("budget", "target", "converged", "failing", NOTHING_LEFT)
 """Reasons to stop, up to their colon, that may not hold when the study is taken up again."""
+AGAIN = ("replicate", "confirm", "seal")
+"""Roles of runs that are made again."""
 BEST = 3
 """Configurations that are tested at the end."""
 
@@ -145,6 +147,11 @@ class Study:
         return max(round(self.config.race.closing * limit), least)
 
     _closing = False
+    _sealing = False
+    _heir: str | None = None
+    """Whom the last runs are of."""
+    _sealed_from = 0
+    """The first of them."""
     _stopped: str | None = None
 
     def close_race(self, reason: str) -> None:
@@ -152,6 +159,19 @@ class Study:
         if not self._closing:
             self._closing = True
             self.book.append("closing", after=len(self.plans), reason=reason)
+
+    def seal(self, reason: str) -> None:
+        """From now on only run whoever is to have the title."""
+        if not self._sealing:
+            self._sealing = True
+            self.book.append("sealing", after=len(self.plans), reason=reason)
+
+    @property
+    def is_sealing(self) -> bool:
+        """Whether only the heir to the title still runs, for a claim that no choice colours."""
+        limit = self.config.trials
+        near = bool(limit) and self.made >= limit - self.config.race.runs
+        return self.config.champion == "race" and (self._sealing or near)
 
     def standings(self, runs: Sequence[RunSeen] | None = None) -> Standings:
         """Who stands where now."""
@@ -177,7 +197,16 @@ class Study:
         if self.config.champion == "naive":
             entrant = gather(self.runs)[self.champion]
             return Estimate(max(entrant.scores), 0.0, 1.0, 1)
-        return self.standings().claim(self.champion)
+        standings = self.standings()
+        sealed = [
+            standings.worst if run.score is None else run.score
+            for run in self.runs
+            if run.role == "seal" and run.trial >= self._sealed_from
+        ]
+        if self.champion == self._heir and len(sealed) >= self.config.race.runs:
+            # They had no part in its being chosen, so that nothing need be taken off.
+            return estimate(sealed, standings.variance)
+        return standings.claim(self.champion)
 
     def champion_params(self) -> Params | None:
         """The champion's configuration."""
@@ -339,7 +368,10 @@ class Study:
 
     def _reopen(self, reason: str) -> None:
         self.book.append("reopened", after=len(self.finished), reason=reason)
-        self._stopped, self._closing = None, False
+        self._forget_the_end()
+
+    def _forget_the_end(self) -> None:
+        self._stopped, self._closing, self._sealing, self._heir = None, False, False, None
 
     def _is_tested(self) -> bool:
         """Whether the last test that there was to make is over."""
@@ -351,7 +383,7 @@ class Study:
         kind = record["kind"]
         if kind == "proposal":
             plan = Plan(record["trial"], record["params"], record["seed"], record["role"])
-            self.plans[plan.trial] = plan
+            self._note_plan(plan)
         elif kind == "trial":
             if record["trial"] not in self.plans:  # a damaged line that was taken out
                 plan = Plan(record["trial"], record["params"], record["seed"], record["role"])
@@ -377,10 +409,12 @@ class Study:
             self._held = record["held"]
         elif kind == "closing":
             self._closing = True
+        elif kind == "sealing":
+            self._sealing = True
         elif kind == "stop":
             self._stopped = record["reason"]
         elif kind == "reopened":
-            self._stopped, self._closing = None, False
+            self._forget_the_end()
 
     def _known(self, trial: int) -> set[int] | None:
         """Trials whose results the decision on this one may use; None if some are not there yet."""
@@ -434,6 +468,12 @@ class Study:
             name = standings.ranked[0] if standings.ranked else None
         if self.champion is not None and self._is_stale(self.champion):
             name = self.champion
+        heir = self._heir or self.champion or (standings.ranked[0] if standings.ranked else None)
+        if self.is_sealing and heir is not None:
+            used = {plan.seed for plan in self.plans.values() if plan.config == heir}
+            free = [seed for seed in lists.race if seed not in used]
+            if free:
+                return standings.entrants[heir].params, free[0], "seal"
         if name is None:
             return None
         for who in (name, *(standings.ranked if self.is_closing else ())):
@@ -449,7 +489,7 @@ class Study:
         if self.is_closing:
             return True
         race = self.config.race
-        again = sum(plan.role in ("replicate", "confirm") for plan in self.plans.values())
+        again = sum(plan.role in AGAIN for plan in self.plans.values())
         new = sum(plan.role == "explore" for plan in self.plans.values())
         share = race.share - race.closing if self.config.trials else race.share
         wanted = share / (1 - race.share) * every
@@ -519,8 +559,13 @@ class Study:
         beyond = max(*in_turn, *lists.test) + len(used)
         return next((seed for seed in in_turn if seed not in used), beyond)
 
-    def _write(self, plan: Plan, candidates: Sequence[Any], why: str) -> None:
+    def _note_plan(self, plan: Plan) -> None:
         self.plans[plan.trial] = plan
+        if plan.role == "seal" and self._heir is None:
+            self._heir, self._sealed_from = plan.config, plan.trial
+
+    def _write(self, plan: Plan, candidates: Sequence[Any], why: str) -> None:
+        self._note_plan(plan)
         self.book.append(
             "proposal",
             trial=plan.trial,

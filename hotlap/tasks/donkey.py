@@ -26,7 +26,8 @@ from hotlap.sim.randomisation import draw_vehicle
 from hotlap.sim.roads import Place, Roads, arc_between, curvature_ahead, lay_out, locate, pose_on
 from hotlap.sim.tracks import Track, find_track
 from hotlap.sim.vehicles.model import advance, initial_state
-from hotlap.tasks.donkey_rewards import Signals, reward_terms
+from hotlap.tasks.donkey_rewards import Signals, needs_window, reward_terms
+from hotlap.tasks.efficiency import begin_window, move_window
 from hotlap.tasks.laps import begin_laps, count_laps
 from hotlap.tasks.road_camera import RoadCamera
 from hotlap.tasks.task import Outcome, State, Task, episode_key
@@ -126,6 +127,8 @@ class DonkeyTask(Task):
             "time": torch.zeros_like(x),
             "throttle": torch.zeros_like(x),
         }
+        if needs_window(self.config.reward):
+            state["window"] = begin_window(x)
         if self.camera is not None:
             state["camera"] = self.camera.begin(key, road.squeeze(-1))
         return state
@@ -159,13 +162,16 @@ class DonkeyTask(Task):
         )
         moved = arc_between(self.roads, road, before["s"], place.s)
         time = state["time"] + self.control_dt
-        signals = self._signals(car, place, road)
+        window = self._window(state, car, moved)
+        signals = self._signals(state, car, place, moved, window)
         laps = count_laps(
             state["laps"], moved, self.roads.length[road], time, self.control_dt, signals.on_road
         )
         after = state | {
             "car": car, "place": place.tensors(), "laps": laps, "time": time, "throttle": throttle,
         }  # fmt: skip
+        if window:
+            after["window"] = window
         over = (signals.off_track + signals.hit) > 0
         ran_out = ~self.roads.closed[road] & (place.s >= self.roads.length[road] - 2 * UNIT)
         return Outcome(
@@ -176,7 +182,17 @@ class DonkeyTask(Task):
             metrics=self._metrics(after, signals),
         )
 
-    def _signals(self, car: State, place: Place, road: Tensor) -> Signals:
+    def _window(self, state: State, car: State, moved: Tensor) -> State:
+        """What efficiency is reckoned from after a step; empty where the reward never asks."""
+        if "window" not in state:
+            return {}
+        before = state["car"]
+        driven = torch.sqrt((car["x"] - before["x"]) ** 2 + (car["y"] - before["y"]) ** 2)
+        return move_window(state["window"], moved, driven, self._clock(state).unsqueeze(-1))
+
+    def _signals(
+        self, before: State, car: State, place: Place, moved: Tensor, window: State
+    ) -> Signals:
         """What the car did, as the rewards and endings read it."""
         off = place.n.abs() / (self.config.max_cte * UNIT)
         beyond = torch.maximum(place.n - place.width_left, -place.n - place.width_right)
@@ -185,8 +201,14 @@ class DonkeyTask(Task):
             forward=car["vx"],
             speed=torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2),
             off_track=(off > 1).to(torch.float32),
-            hit=(beyond > self.walls[road]).to(torch.float32),
+            hit=(beyond > self.walls[before["road"]]).to(torch.float32),
             on_road=beyond < self.vehicle.width / 2,
+            moved=moved,
+            steer_before=before["car"]["steer"],
+            steer=car["steer"],
+            full_steer=self.vehicle.full_steer,
+            dt=self.control_dt,
+            window=window,
         )
 
     def _metrics(self, state: State, signals: Signals) -> dict[str, Tensor]:

@@ -1,9 +1,13 @@
 """Rewards of the donkey task, by name.
 
-    closeness  1 on the line, 0 at max_cte and beyond
-    forward    speed along the car's nose, m/s
+    closeness   1 on the line, 0 at max_cte and beyond
+    forward     speed along the car's nose, m/s
+    efficiency  road won over distance driven in the last 30 to 60 steps: see `efficiency`
 
 Each is a dict of named terms with weights, so that what a policy earned can be read term by term.
+The versions follow the public record of a research project on the Unity simulator: each cures what
+the one before it was caught paying for. Its rule against laps of under five seconds has no place
+here, where a lap is only counted once it is driven.
 """
 
 from collections.abc import Callable
@@ -11,6 +15,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from hotlap.tasks.efficiency import efficiency
+
+GATE = 0.15
+"""Efficiency below which v6 pays nothing; the scripted honest drivers stay above 0.8."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +36,41 @@ class Signals:
     """1 where the car has just hit a wall, else 0."""
     on_road: Tensor
     """Whether some part of the car's width is on the road, bool."""
+    moved: Tensor
+    """Signed distance along the road in this step, metres."""
+    steer_before: Tensor
+    """Wheel angle before this step, rad."""
+    steer: Tensor
+    """Wheel angle after it, rad."""
+    full_steer: float
+    """Wheel angle of a full command, rad."""
+    dt: float
+    """Length of the step, seconds."""
+    window: dict[str, Tensor]
+    """What efficiency is reckoned from; empty where the reward does not ask for it."""
 
 
 def _ended(signals: Signals) -> Tensor:
     """1 where the episode ends in this step, else 0."""
     return torch.maximum(signals.off_track, signals.hit)
+
+
+def _speed_bonus(signals: Signals) -> Tensor:
+    """What `line_speed` pays for going forwards, times speed."""
+    paid = signals.closeness * signals.forward.clamp(min=0.0) * (1 - _ended(signals))
+    return paid * signals.speed
+
+
+def _efficient(signals: Signals) -> Tensor:
+    """Closeness times efficiency, nothing at the end."""
+    share = efficiency(signals.window).clamp(max=1.0)
+    return signals.closeness * share * (1 - _ended(signals))
+
+
+def _progress(signals: Signals) -> Tensor:
+    """Progress per second; beside the road only what is lost counts, or loops over its edge pay."""
+    gained = torch.where(signals.on_road, signals.moved, signals.moved.clamp(max=0.0))
+    return gained / signals.dt
 
 
 Term = Callable[[Signals], Tensor]
@@ -43,17 +82,54 @@ TERMS: dict[str, Term] = {
         torch.where(s.forward > 0, s.closeness * s.forward, s.forward) * (1 - _ended(s))
     ),
     "close_speed": lambda s: s.closeness * s.speed,
-    "ended": lambda s: _ended(s),
+    "speed_bonus": _speed_bonus,
+    "efficient_bonus": lambda s: _speed_bonus(s) * efficiency(s.window).clamp(max=1.0),
+    "efficient": _efficient,
+    "efficient_speed": lambda s: _efficient(s) * s.speed,
+    "gated_speed": lambda s: torch.where(efficiency(s.window) < GATE, 0.0, s.closeness * s.speed),
+    "progress": _progress,
+    "off_road": lambda s: (~s.on_road).to(torch.float32),
+    "steering_change": lambda s: (s.steer - s.steer_before).abs() / s.full_steer,
+    "ended": _ended,
 }
+NEED_WINDOW = frozenset({"efficient_bonus", "efficient", "efficient_speed", "gated_speed"})
+"""Terms for which a task has to keep a window."""
 
 REWARDS: dict[str, dict[str, float]] = {
     # What the DonkeyCar client pays: (1 - |cte| / max_cte) * forward speed, and -1 for the step
     # that ends the episode, off the road or at a wall (its -2 for a hit is never reached: a hit
     # ends it).
     "default": {"line_speed": 1.0, "ended": -1.0},
-    # speed * (1 - |cte| / max_cte) and nothing else: the first shaping, paid for circling as well.
+    # speed * (1 - |cte| / max_cte) and nothing else: the first shaping. Speed has no direction, so
+    # rocking to and fro at the boundary paid, and leaving the road cost nothing.
     "v1": {"close_speed": 1.0},
+    # DonkeyCar's own, which takes back what is driven backwards, with a bonus for speed. Circling
+    # at the start line goes forwards all the time, and was paid with the bonus.
+    "v2": {"line_speed": 1.0, "speed_bonus": 0.1, "ended": -1.0},
+    # The bonus is multiplied by efficiency. Circling lost the bonus and kept the rest, which was
+    # reason enough to go on.
+    "v3": {"line_speed": 1.0, "efficient_bonus": 0.1, "ended": -1.0},
+    # Everything is multiplied by efficiency, so circling earns nothing. But crawling earns nearly
+    # as much as racing, and a car that stalls on a hill loses all factors at once and with them
+    # any hint that throttle would help.
+    "v4": {"efficient": 1.0, "efficient_speed": 0.1, "ended": -1.0},
+    # Speed and closeness again, in tenths, with a price on the end: hills are climbed. Without
+    # efficiency circling is paid in full once more, and so is reversing.
+    "v5": {"close_speed": 0.1, "ended": -1.0},
+    # v5 behind a gate: nothing while efficiency is below GATE. A gate, not a factor: a slow climb
+    # is paid as in v5, and circling, reversing and rocking earn nothing. What is left: a car that
+    # weaves is paid for its detours.
+    "v6": {"gated_speed": 0.1, "ended": -1.0},
+    # Lap time and safety: metres of road per second, whatever the line, so that a detour is worth
+    # nothing and corners may be cut as far as the road goes. A step beside the road costs about
+    # what a quick step earns, an end about a quarter of a second at speed beyond what it forgoes.
+    "racing": {"progress": 1.0, "off_road": -2.0, "steering_change": -0.1, "ended": -10.0},
 }
+
+
+def needs_window(name: str) -> bool:
+    """Whether the reward called `name` looks at efficiency."""
+    return not NEED_WINDOW.isdisjoint(REWARDS[name])
 
 
 def reward_terms(name: str, signals: Signals) -> dict[str, Tensor]:

@@ -1,12 +1,14 @@
 """Scripted drivers for road tasks: yardsticks, teachers and test pilots.
 
     centre_line   holds the middle of the road at a modest pace, by offset and heading alone
-    pure_pursuit  steers towards a point of the middle some way ahead, faster where the road is
-    straight racing_line   drives a precomputed fast line at the limit of grip; needs the brakes
+    pure_pursuit  steers towards a point of the middle some way ahead, faster on straights
+    racing_line   drives a precomputed fast line at the limit of grip; needs the brakes
+    circler       goes round and round at the start line: the cheat that rewards are tried with
 
 They read the true state of the world and answer with actions, batched like everything else.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,9 +19,9 @@ from hotlap.config.naming import nearest
 from hotlap.sim.lap_records import lap_limit, racing_line
 from hotlap.sim.line_driver import LineDriver
 from hotlap.sim.racing_line import slower_line
-from hotlap.sim.roads import Place, curvature_ahead, pose_on
+from hotlap.sim.roads import Place, arc_between, curvature_ahead, pose_on
 from hotlap.sim.speed_profile import limits_of
-from hotlap.tasks.donkey import DonkeyTask
+from hotlap.tasks.donkey import UNIT, DonkeyTask
 from hotlap.tasks.task import State
 
 Driver = Callable[[State], Tensor]
@@ -33,6 +35,12 @@ QUICK_GRIP = 0.92
 """The same for lines made without a solver."""
 WIDTH_SHARE = 0.88
 """How much of the road's width the racing line's driver uses: a start from rest is less exact."""
+CIRCLE_GRIP = 1.1
+"""Share of the grip that the circler asks for; its throttle falls short of that speed."""
+CIRCLE_LOCK = 1.06
+"""Radius of its smallest circle, in the tightest that the steering allows."""
+CIRCLE_ROOM = 1.2
+"""Room it needs to either side of the line, in its radius."""
 LOOK = 16
 """Points ahead at which the road's bend is read."""
 
@@ -113,6 +121,56 @@ class _PurePursuit(_Careful):
         return self.action(state, torch.atan(self.vehicle.wheelbase * bend))
 
 
+class _Circler(_PurePursuit):
+    """Drives to the start line and circles just beyond it, about a point of the line."""
+
+    def __init__(self, task: DonkeyTask) -> None:
+        super().__init__(task)
+        lock = min(self.vehicle.full_steer * task.config.steer_limit, self.vehicle.max_steer)
+        # The circle that speed times closeness pays best: sqrt(R) * (1 - 2 R / (pi * max_cte)).
+        best = math.pi / 6 * task.config.max_cte * UNIT
+        self.radius = max(best, CIRCLE_LOCK * self.vehicle.wheelbase / math.tan(lock))
+        self.begin = 1.8 * self.radius  # where turning off leads smoothly into the circle
+        self._refuse_narrow()
+        start = task.starts.poses[:, :1, 0]  # (T, 1)
+        road = torch.arange(len(start), device=task.device).unsqueeze(-1)
+        self.s = start + self.begin
+        self.x, self.y, _, _ = pose_on(task.roads, road, self.s, torch.zeros_like(start))
+
+    def _refuse_narrow(self) -> None:
+        """Stop where the circle would leave the road for good or meet a wall."""
+        task, room = self.task, CIRCLE_ROOM * self.radius
+        if task.config.max_cte * UNIT < room:
+            raise ValueError(
+                f"the circler needs a max_cte of {room / UNIT:.1f}, got {task.config.max_cte}"
+            )
+        for track, gap in zip(task.roads.tracks, task.walls.tolist(), strict=True):
+            if min(track.width_left.min(), track.width_right.min()) + gap < room:
+                raise ValueError(f"track {track.name} has walls within the circler's {room:.2f} m")
+
+    def pace(self, state: State) -> Tensor:
+        """Speed that the circle allows, or the road on the way to it (B, N)."""
+        grip = CIRCLE_GRIP * self.vehicle.mu * self.vehicle.gravity
+        return torch.where(self._there(state), math.sqrt(grip * self.radius), super().pace(state))
+
+    def _there(self, state: State) -> Tensor:
+        """Whether the circle has been reached (B, N) bool."""
+        road = state["road"]
+        away = arc_between(self.task.roads, road, state["place"]["s"], self.s[road.squeeze(-1)])
+        return away.abs() < self.begin + 0.1
+
+    def __call__(self, state: State) -> Tensor:
+        car, row = state["car"], state["road"].squeeze(-1)
+        dx, dy = car["x"] - self.x[row], car["y"] - self.y[row]
+        off = torch.hypot(dx, dy) - self.radius
+        # Along the circle, and the more towards it the further away.
+        wanted = torch.atan2(dy, dx) + math.pi / 2 + torch.atan(2 * off / self.radius)
+        error = torch.remainder(wanted - car["heading"] + math.pi, 2 * math.pi) - math.pi
+        steer = math.atan(self.vehicle.wheelbase / self.radius) + error
+        circling = self.action(state, steer)
+        return torch.where(self._there(state), circling, super().__call__(state))
+
+
 class _RacingLine:
     """Drives a fast line; needs a task whose throttle goes down to -1, which brakes."""
 
@@ -142,4 +200,5 @@ DRIVERS: dict[str, Callable[[DonkeyTask], Driver]] = {
     "centre_line": _CentreLine,
     "pure_pursuit": _PurePursuit,
     "racing_line": _RacingLine,
+    "circler": _Circler,
 }

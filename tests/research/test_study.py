@@ -19,7 +19,7 @@ from hotlap.research.engines.job import Job, Outcome, write_result
 from hotlap.research.night import Night
 from hotlap.research.proposer import Proposal, Seen
 from hotlap.research.space import Params, identity, make_space
-from hotlap.research.study import Study
+from hotlap.research.study import AGAIN, Study
 
 SPACE = make_space({"x": {"low": 0.0, "high": 1.0}, "n": {"low": 1, "high": 4}})
 OPEN_END = StopConfig(converge=False)
@@ -147,7 +147,7 @@ def test_title_records_say_who_beat_whom_and_why() -> None:
 def test_up_to_a_third_of_the_runs_are_made_again(trials: int) -> None:
     roles = [trial["role"] for trial in kind(records_of(trials), "trial")]
     assert len(roles) == trials
-    again = roles.count("replicate") + roles.count("confirm")
+    again = sum(role in AGAIN for role in roles)
     assert 0.15 <= again / trials <= 0.30
     assert "explore" not in roles[-round(0.2 * trials) :]
 
@@ -165,6 +165,27 @@ def test_what_is_run_again_the_race_alone_decides() -> None:
     ]
     assert len(names) == 40
     assert 0.15 <= 1 - len(set(names)) / 40 <= 0.30
+
+
+@pytest.mark.parametrize("trials", [16, 40])
+def test_what_is_claimed_comes_from_runs_that_chose_nothing(trials: int) -> None:
+    def rough(params: Params, seed: int) -> float:
+        return hill(params, seed, noise=0.1)
+
+    study = Study(SPACE, config(trials), MemoryBook())
+    runs = kind(lead(study, rough), "trial")
+    last = runs[-3:]
+    assert [run["role"] for run in last] == ["seal"] * 3
+    assert [run["role"] for run in runs].count("seal") == 3
+    assert {run["config"] for run in last} == {study.champion}
+    claim = study.claim()
+    assert claim is not None
+    assert claim.mean == pytest.approx(np.mean([run["mean_reward"] for run in last]))
+    assert claim.runs == 3
+    longer = Study(SPACE, config(trials + 10), study.book)
+    longer.go_on()
+    again = longer.claim()  # until there is a new end, all runs count
+    assert again is not None and again.runs > 3
 
 
 def test_fewer_configurations_than_fill_a_space_are_all_looked_at() -> None:

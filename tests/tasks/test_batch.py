@@ -260,9 +260,10 @@ def test_trees_are_copied_by_name_whatever_their_order() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it compiles
-def test_a_compiled_batch_draws_the_same_and_drives_nearly_the_same() -> None:
+@pytest.mark.parametrize("reward", ["default", "v6"])
+def test_a_compiled_batch_draws_the_same_and_drives_nearly_the_same(reward: str) -> None:
     # The compiler reorders sums, so floats drift apart: at most a millimetre in 200 steps.
-    settings = {"start": "random", "max_steps": 120}
+    settings = {"start": "random", "max_steps": 120, "reward": reward}
     eager = make_task("donkey-telemetry", **settings)
     fused = make_task("donkey-telemetry", compiled=True, **settings)
     logs = [play(begun(task, torch.arange(16)), 200) for task in (eager, fused)]

@@ -10,7 +10,6 @@ from hotlap.config.tasks import DonkeyConfig
 from hotlap.sim.tracks import NAMES, Start, Track, find_track
 from hotlap.tasks.batch import BatchEnv, Step
 from hotlap.tasks.donkey import UNIT, DonkeyTask
-from hotlap.tasks.donkey_rewards import Signals, reward_terms
 
 from ..sim.roads_drawn import circle, straight
 
@@ -35,35 +34,6 @@ def go(batch: BatchEnv, steer: float, throttle: float, steps: int = 1) -> Step:
 
 
 # --- rewards ---------------------------------------------------------------------------------
-
-
-NOWHERE = torch.tensor([[False]])  # no reward looks at it
-
-
-def signals(**values: float) -> Signals:
-    usual = {"closeness": 0.75, "forward": 2.0, "speed": 2.5, "off_track": 0.0, "hit": 0.0}
-    values = usual | values
-    return Signals(**{name: torch.tensor([[v]]) for name, v in values.items()}, on_road=NOWHERE)
-
-
-@pytest.mark.parametrize(
-    ("values", "terms"),
-    [
-        ({}, {"line_speed": 1.5, "ended": 0.0}),  # 0.75 * 2
-        ({"forward": -1.0}, {"line_speed": -1.0, "ended": 0.0}),  # in full
-        ({"off_track": 1.0}, {"line_speed": 0.0, "ended": -1.0}),
-        ({"hit": 1.0}, {"line_speed": 0.0, "ended": -1.0}),
-        ({"hit": 1.0, "off_track": 1.0}, {"line_speed": 0.0, "ended": -1.0}),  # once
-    ],
-)
-def test_the_default_reward(values: dict[str, float], terms: dict[str, float]) -> None:
-    found = reward_terms("default", signals(**values))
-    assert {name: term.item() for name, term in found.items()} == terms
-
-
-def test_the_reward_v1_pays_speed_in_any_direction() -> None:
-    found = reward_terms("v1", signals(forward=-2.0))
-    assert {name: term.item() for name, term in found.items()} == {"close_speed": 0.75 * 2.5}
 
 
 @pytest.mark.parametrize("n", [0.0, 0.4, -0.4])

@@ -9,6 +9,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check
 from stable_baselines3.common.env_checker import check_env as sb3_check
 
 from hotlap.config.sensors import CameraConfig
+from hotlap.config.tasks import DONKEY_REWARDS
 from hotlap.tasks.adapters import env_id, register_envs
 from hotlap.tasks.adapters.gym_vector import GymVectorEnv
 from hotlap.tasks.batch import BatchEnv
@@ -67,6 +68,12 @@ def test_our_batch_checker_passes(task: Task) -> None:
         return BatchEnv(task, num_envs, seed, who)
 
     assert check_batch_env(make_batch, steps=18)
+
+
+@pytest.mark.parametrize("reward", DONKEY_REWARDS)
+def test_every_reward_keeps_the_batch_contract(reward: str) -> None:
+    task = make_task("donkey-telemetry", reward=reward, max_steps=40, start="random")
+    check_batch_env(lambda n, seed, who: BatchEnv(task, n, seed, who), steps=50)
 
 
 def test_both_seats_of_tag_keep_the_batch_contract() -> None:

@@ -1,0 +1,1 @@
+"""The DonkeyCar simulator's protocol: messages, codec, client and server."""

@@ -1,0 +1,1 @@
+"""A headless stand-in for the DonkeyCar simulator."""
