@@ -183,8 +183,11 @@ def draw_history(records: Sequence[Record], path: Path) -> None:
     scores.set_ylabel("score")
     handles, _ = scores.get_legend_handles_labels()
     if handles:
-        scores.legend(loc="lower right", fontsize=8, ncols=3)
+        scores.legend(
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, ncols=7, frameon=False
+        )
     standing = [s for s in _of(records, "standing") if "within" in s]
+    standing.sort(key=lambda standing: int(standing["after"]))  # trials end in any order
     sure.plot([s["after"] for s in standing], [s["within"] for s in standing], color="#404040")
     sure.axhline(0.9, color="#c04040", linewidth=0.8, linestyle="--")
     sure.xaxis.get_major_locator().set_params(integer=True)
