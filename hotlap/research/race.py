@@ -369,10 +369,17 @@ def _sure_title(standings: Standings, config: RaceConfig) -> Title | None:
     return Title("promoted", leader.config, leader.params, reason, own, None, probability)
 
 
-def crown(standings: Standings, config: RaceConfig) -> Title | None:
-    """At the end a free title goes to the best of those that have raced enough, if it may lead."""
-    for place, name in enumerate(standings.ranked):
+def crown(standings: Standings, config: RaceConfig, heir: str | None = None) -> Title | None:
+    """At the end a free title goes to the best of those that have raced enough, if it may lead.
+
+    Its heir, whom the last runs were of, has it before all others unless these made it hopeless:
+    to choose once more by them would be to choose by luck.
+    """
+    order = sorted(enumerate(standings.ranked), key=lambda each: each[1] != heir)
+    for place, name in order:
         if standings.challenge[name] < config.hopeless and place > 0:
+            if name == heir:
+                continue
             return None
         own = standings.estimate(name)
         if own is not None and own.runs >= config.runs:

@@ -592,7 +592,7 @@ class Study:
         """Give a title that nobody has won on the way."""
         if self.champion is not None or self.config.champion == "naive":
             return
-        title = crown(self.standings(), self.config.race)
+        title = crown(self.standings(), self.config.race, self._heir)
         if title is not None:
             self._write_title(title, max(self.finished, default=0))
 

@@ -32,7 +32,7 @@ from hotlap.config.study import RaceConfig, SeedLists, StopConfig, StudyConfig
         (ResearchConfig, {"time_limit": 0.0}, "time_limit must be positive, got 0.0"),
         (ResearchConfig, {"time_limit": float("inf")}, "time_limit must be positive, got inf"),
         (ResearchConfig, {"workers": -2}, "workers must be 0 (one per core) or more, got -2"),
-        (ResearchConfig, {"gpu_share": 1.5}, "gpu_share must lie in 0..1, got 1.5"),
+        (ResearchConfig, {"gpu_share": 1.5}, "gpu_share must be 0 or lie in 0.01..1, got 1.5"),
         (ResearchConfig, {"study": "My Study"}, "small letters, digits, dots and dashes"),
         (ResearchConfig, {"address": "auto"}, "--address is for --engine ray"),
         (ResearchConfig, {"min_timesteps": 9, "max_timesteps": 8}, "timesteps must be at least 1"),

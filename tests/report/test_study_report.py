@@ -64,7 +64,7 @@ def test_the_page_names_the_champion_its_optimism_and_what_went_wrong() -> None:
     assert "| a | 70.00 | 2 | 75, 65 | rate 0.00123, agent ppo |" in page  # tests do not count
     assert "- after trial 4: a **promoted**: because of 4" in page
     assert "- after trial 5: a **refused**: because of 5" in page
-    assert "- trial 3, timeout: it ran past 360 s\n" in page
+    assert "- trial 3, timeout: it ran past 360 s: last lines: ...\n" in page
     assert "- push failed: the remote said no" in page
 
 

@@ -223,8 +223,8 @@ def test_what_a_crash_costs(reward: str, wall_gap: float | None) -> None:
 @pytest.mark.parametrize(("max_cte", "share"), [(8.0, 0.75), (16.0, 1.0)])
 def test_v5_pays_a_circler_like_an_honest_driver(max_cte: float, share: float) -> None:
     """And the better, the further out an episode ends; measured: 0.79 and 1.02 of it."""
-    circling = drive("v5", "circler", 400, max_cte=max_cte)[FILLED:]
-    honest = drive("v5", "centre_line", 400, max_cte=max_cte)[FILLED:]
+    circling = drive("v5", "circler", 300, max_cte=max_cte)[FILLED:]
+    honest = drive("v5", "centre_line", 300, max_cte=max_cte)[FILLED:]
     assert float(circling.min()) > 0
     assert float(circling.mean()) > share * float(honest.mean())
 
@@ -236,7 +236,7 @@ def test_v5_pays_a_circler_like_an_honest_driver(max_cte: float, share: float) -
 )  # fmt: skip
 def test_who_pays_the_circler(reward: str, pays: int) -> None:
     tracks = ("generated_track", "waveshare", "mountain_track", "circuit_launch", "circuit:1")
-    rewards = drive(reward, "circler", 300, tracks=tracks)[FILLED:]
+    rewards = drive(reward, "circler", 200, tracks=tracks)[FILLED:]
     if pays:
         assert rewards.sum(0).sign().tolist() == [pays] * len(tracks)
     else:
@@ -245,13 +245,10 @@ def test_who_pays_the_circler(reward: str, pays: int) -> None:
         assert not rewards.any()  # and the gate leaves nothing of that
 
 
-@pytest.mark.parametrize(("grip", "turn"), [(0.05, 320), (0.3, 130)])
-def test_v6_pays_slow_circles_nothing_either(
-    grip: float, turn: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a turn takes longer than the window, net progress alone would pay half of it."""
-    monkeypatch.setattr(drivers, "CIRCLE_GRIP", grip)
-    assert not drive("v6", "circler", 2 * turn)[turn:].any()
+def test_v6_pays_slow_circles_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn takes 217 steps, far longer than the window: net progress would pay half of it."""
+    monkeypatch.setattr(drivers, "CIRCLE_GRIP", 0.05)
+    assert not drive("v6", "circler", 450)[225:].any()
 
 
 def least_efficient(driver: str, tracks: tuple[str, ...], start: str) -> dict[str, float]:
@@ -276,8 +273,8 @@ def least_efficient(driver: str, tracks: tuple[str, ...], start: str) -> dict[st
 
 
 @pytest.mark.parametrize("driver", HONEST)
-def test_the_gate_stays_open_on_three_tracks(driver: str) -> None:
-    tracks = ("generated_track", "waveshare", "circuit:5")
+def test_the_gate_stays_open_on_two_tracks(driver: str) -> None:
+    tracks = ("generated_track", "waveshare")
     assert min(least_efficient(driver, tracks, "line").values()) > 5 * GATE
 
 

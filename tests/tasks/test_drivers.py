@@ -93,7 +93,7 @@ OPEN_GROUND = tuple(name for name in NAMES if find_track(name).wall_gap is None)
 def test_the_circler_stays_near_the_line_and_gets_nowhere() -> None:
     # roboracingleague_1 has a second start, from which the first is half a lap away.
     tracks = tuple(name for name in OPEN_GROUND if name != "roboracingleague_1")
-    steps, _ = circling("line", 700, tracks)
+    steps, _ = circling("line", 400, tracks)
     assert len(tracks) == 8
     assert not any(bool(step.terminated.any()) for step in steps)
     cte = torch.stack([step.metrics["cte"] for step in steps[100:]])
@@ -106,9 +106,9 @@ def test_the_circler_stays_near_the_line_and_gets_nowhere() -> None:
 
 def test_the_circler_finds_the_start_line_from_anywhere() -> None:
     tracks = ("generated_track",) * 8
-    steps, length = circling("random", 700, tracks)
+    steps, length = circling("random", 500, tracks)
     assert not any(bool(step.terminated.any()) for step in steps)
-    late = torch.stack([step.metrics["progress"] for step in steps[500:]])
+    late = torch.stack([step.metrics["progress"] for step in steps[400:]])
     assert float((late.amax(0) - late.amin(0)).max()) < 3.0
     assert float(late.max()) < length + 3.0
 

@@ -2,8 +2,8 @@
 
 The event loop reads, writes and keeps time. Cars move and pictures are drawn in a thread of their
 own, for all clients at once; scenes are built in another. So nobody waits for another's bytes.
-Where a batch takes longer than a real step, clients are charged what their frames cost, and whoever
-is in debt gets no frame until the time that others leave has paid for it.
+Where a batch takes longer than a real step, those who cost more than their share are charged for
+it, and whoever is in debt gets no frame until time has paid for it.
 """
 
 import asyncio
@@ -27,6 +27,8 @@ CHECK_EVERY = 0.5
 """Seconds between looks for clients that are gone."""
 BUSY = 0.9
 """Share of a real step that a batch may take before anyone is charged for it."""
+LENT = 0.5
+"""Share of the time that pays debts, less what was spent."""
 REPEAT_CHECK = 0.05
 """Seconds between looks for clients in lockstep that wait to be told something."""
 
@@ -224,13 +226,19 @@ class Server:
         self._share_out(loop.time() - began, costs)
 
     def _share_out(self, spent: float, costs: list[tuple[Connection, float]]) -> None:
-        """Charge everybody for a batch that took too long; let time that is left pay debts."""
+        """Charge for a batch that took too long; let time that passes pay debts.
+
+        Only those are charged who cost more processor time than their share, and they are charged
+        for the time that others had to wait.
+        """
         present = list(self.connections.values())
-        if spent > BUSY * self._world.dt and len(present) > 1:
+        budget, whole = BUSY * self._world.dt, sum(cost for _, cost in costs)
+        if spent > budget and len(present) > 1:
             for connection, cost in costs:
-                connection.charge(cost)
+                if cost > budget / len(present):
+                    connection.charge(spent * cost / whole)
         now = time.monotonic()
-        earned, self._shared = BUSY * (now - self._shared), now
+        earned, self._shared = LENT * (now - self._shared), now
         debtors = [connection for connection in present if connection.is_in_debt]
         for connection in debtors:
             connection.charge(-max(earned / len(present), (earned - spent) / len(debtors)))
