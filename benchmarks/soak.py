@@ -2,6 +2,7 @@
 
     python benchmarks/soak.py --trials 1000 --kills 50
     python benchmarks/soak.py --trials 60 --fill 3        # Linux, where namespaces are allowed
+    python benchmarks/soak.py --trials 1000 --workers 1 --alone      # what the loop itself takes
 
 The same study is run twice, by the real command, with the same faulty trials (`soak_trial.py`):
 once left alone, once with its controller killed again and again, at its start, while it proposes
@@ -16,7 +17,9 @@ and while it writes, and started again by the same command. Then
 With `--fill` the controller is left alone, but its disk, a small one of its own in memory, is
 filled to the last byte so many times, for a few seconds each.
 
-Figures are seconds of the controller for each trial, by tenths of the study that was left alone.
+Figures are seconds for each trial, by tenths of the study that was left alone: of the controller's
+processor, and of the clock beside what the trial itself took (`between`, which says it of the loop
+where one worker does it all; `--alone` leaves the second study out).
 Ends with 1 where something does not hold.
 """
 
@@ -341,9 +344,11 @@ def champion_of(controller: Controller) -> tuple[dict[str, Any], bytes] | None:
     return manifest, (folder / "model" / "weights.txt").read_bytes()
 
 
-def tenths(controller: Controller) -> list[dict[str, float]]:
-    """Seconds per trial along the study: of the clock (median), and of its own work."""
+def tenths(controller: Controller, workers: int) -> list[dict[str, float]]:
+    """Seconds per trial along the study: of the clock, of its own work, and between two trials."""
     stamps = controller.stamps
+    lines = [line for line in controller.seen.splitlines() if line.startswith(b'{"kind": "trial"')]
+    elapsed = [parse_line(line)["elapsed_sec"] for line in lines]
     size = max(1, len(stamps) // 10)
     rows = []
     for begin in range(0, len(stamps) - size, size):
@@ -351,6 +356,8 @@ def tenths(controller: Controller) -> list[dict[str, float]]:
         between = [after[0] - before[0] for before, after in itertools.pairwise(part)]
         processor = (part[-1][1] - part[0][1]) / size
         row = {"trials": begin + size, "wall": statistics.median(between), "processor": processor}
+        spent = sum(elapsed[begin + 1 : begin + size + 1])
+        row["between"] = (workers * (part[-1][0] - part[0][0]) - spent) / size
         rows.append({name: round(value, 4) for name, value in row.items()})
     return rows
 
@@ -369,6 +376,13 @@ def soak(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     began = time.monotonic()
     codes = [run_whole(whole)]
     middle = time.monotonic()
+    if options.alone:
+        rows = tenths(whole, options.workers)
+        if max(row["between"] for row in rows) > ALLOWED and options.workers == 1:
+            problems.append(f"more than {ALLOWED} s pass between two trials")
+        check_study(whole, problems)
+        seconds = round(middle - began, 1)
+        return {"seconds_whole": seconds, "per_trial": rows, "problems": problems}
     if options.fill:
         moments, code = run_filled(tried, options)
     else:
@@ -387,7 +401,7 @@ def soak(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         problems.append(f"processes {sorted(left)} descend from us still")
     if moments.total() < (options.fill or options.kills):
         problems.append(f"the study ended too soon, after {moments}")
-    rows = tenths(whole)
+    rows = tenths(whole, options.workers)
     slowest = max(row["processor"] for row in rows)
     if slowest > ALLOWED:
         problems.append(f"the controller takes {slowest:.2f} s for a trial, more than {ALLOWED}")
@@ -422,6 +436,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="a new one, which is kept; none: a temporary")
     parser.add_argument("--json", action="store_true", help="answer with one line of JSON")
     parser.add_argument("--fill", type=int, default=0, help="fill its disk so often, and kill none")
+    parser.add_argument("--alone", action="store_true", help="only the study that is left alone")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whatever our parent thinks of its children
