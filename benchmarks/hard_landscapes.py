@@ -1,6 +1,6 @@
 """Landscapes that are hard to judge on, made up, so that the truth about each is known.
 
-    python benchmarks/hard_landscapes.py hard/
+    python benchmarks/hard_landscapes.py hard/ 1      # the seed that they are drawn with
     hotlap bench research --measures landscape --landscape hard/collapse.json.gz
 
 256 configurations of six parameters, each with 40 seeds; one in twenty is nearly as good as the
@@ -48,7 +48,7 @@ def make(kind: str, seed: int = 0) -> dict[str, Any]:
     scores, truth = SCORES[kind](hill, rng)
     return {
         "space": SPACE,
-        "command": f"python benchmarks/hard_landscapes.py ({kind})",
+        "command": f"python benchmarks/hard_landscapes.py FOLDER {seed} ({kind})",
         "configs": [space.decode(point) for point in points],
         "scores": scores.tolist(),
         "truth": truth.tolist(),
@@ -92,5 +92,5 @@ SCORES = {"collapse": collapse, "success": success, "noise": noise}
 if __name__ == "__main__":
     for name in SCORES:
         path = Path(sys.argv[1]) / f"{name}.json.gz"
-        write_landscape(path, make(name))
+        write_landscape(path, make(name, int(sys.argv[2])))
         print(path)
