@@ -28,6 +28,7 @@ from hotlap.config.commands import (
     WatchConfig,
 )
 from hotlap.config.naming import nearest
+from hotlap.config.racing import RaceConfig
 from hotlap.config.research import ChampionConfig, ResearchConfig
 from hotlap.config.research_bench import BenchResearchConfig
 from hotlap.config.serving import ServeConfig
@@ -47,8 +48,10 @@ REFUSE_WORDS = (
     "hotlap.store.run_folder",
     "hotlap.research.champions",
     "hotlap.research.commands",
+    "hotlap.research.contestants",
     "hotlap.research.earlier",
     "hotlap.research.engines.ray_engine",
+    "hotlap.research.head_to_head",
     "hotlap.research.models",
     "hotlap.research.optimiser",
     "hotlap.research.overnight",
@@ -111,6 +114,13 @@ def watch(cfg: WatchConfig) -> Answer:
     from hotlap.research import commands
 
     return commands.watch(cfg, cfg.trust)
+
+
+def race(cfg: RaceConfig) -> Answer:
+    """Race two drivers."""
+    from hotlap.research import head_to_head
+
+    return head_to_head.race(cfg)
 
 
 def research(cfg: ResearchConfig) -> Answer:
@@ -187,6 +197,7 @@ VERBS = {
     "evaluate": Verb(EvaluateConfig, evaluate, positional=("model",)),
     "tracks": Verb(TracksConfig, tracks, positional=("names",)),
     "watch": Verb(WatchConfig, watch, positional=("model",)),
+    "race": Verb(RaceConfig, race, positional=("a", "b")),
     "serve": Verb(ServeConfig, serve),
     "bench sim": Verb(BenchSimConfig, bench_sim),
     "bench train": Verb(BenchTrainConfig, bench_train),

@@ -85,7 +85,7 @@ class Summary(Record):
     mean_interval: Interval | None
     """Bootstrap interval (95 %) of `mean_return`; None for a single episode."""
     lap_rate: float | None = None
-    """Share of the episodes with at least one lap that counts."""
+    """Share of the episodes with a lap that counts, or with an open road driven to its end."""
     mean_lap_time: float | None = None
     """Mean time of all laps that count, seconds."""
     best_lap_time: float | None = None

@@ -249,9 +249,12 @@ class EvaluateConfig(Command):
     model: str
     """A run's folder, a bundle, a name from the zoo (zoo:NAME), or scripted:NAME."""
     track: tuple[str, ...] = ()
-    """Tracks to drive; none takes those it was trained on."""
+    """Tracks to drive: names, all (the eleven scenes) or a range such as circuit:100-199; none
+    takes those it was trained on."""
     episodes: int = 10
-    """Episodes, shared out among the tracks."""
+    """Episodes, shared out among the tracks; with --sets, of every track in every set."""
+    sets: int = 0
+    """Judge every track so many times, with other seeds; 0 is once."""
     seed: int = 20_000
     """Seed of the episodes; never one of a training, whatever its number."""
     start: Literal["line", "random"] = "random"
@@ -283,3 +286,5 @@ class EvaluateConfig(Command):
             raise ValueError(f"video must end in .mp4, got {self.video}")
         if self.plot is not None and self.plot.suffix != ".png":
             raise ValueError(f"plot must end in .png, got {self.plot}")
+        if self.sets < 0:
+            raise ValueError(f"sets must be 0 or more, got {self.sets}")

@@ -19,7 +19,13 @@ PAPER = (247, 246, 242)
 ROAD = (205, 205, 200)
 INK = (40, 44, 52)
 SLOW, FAST = np.array([49, 104, 189]), np.array([224, 63, 42])
+TEXT = 60
+"""Room above a map for lines of text, pixels."""
+JUMP = 60
+"""Pixels that no car drives in a step."""
 Picture = NDArray[np.uint8]
+Spot = tuple[float, float]
+Colour = tuple[int, int, int]
 
 
 class Film:
@@ -39,9 +45,9 @@ class Film:
             str(path), (CAMERA_WIDTH + MAP_WIDTH, HEIGHT), fps=fps, quality=7, macro_block_size=16
         )
         self._writer.send(None)
-        self._map, self._scale, self._origin = _draw_map(track)
+        self._map = RoadMap(track, MAP_WIDTH, HEIGHT)
         self._font = ImageFont.load_default(16)
-        self._last: tuple[float, float] | None = None
+        self._last: Spot | None = None
 
     def __enter__(self) -> "Film":
         return self
@@ -62,53 +68,77 @@ class Film:
         self, picture: Picture, x: float, y: float, speed: float, lines: list[str]
     ) -> Picture:
         """One frame of the film (HEIGHT, CAMERA_WIDTH + MAP_WIDTH, 3)."""
-        if picture.shape[-1] == 1:
-            picture = np.repeat(picture, 3, -1)
-        camera = Image.fromarray(np.ascontiguousarray(picture))
         frame = Image.new("RGB", (CAMERA_WIDTH + MAP_WIDTH, HEIGHT), PAPER)
-        frame.paste(camera.resize((CAMERA_WIDTH, HEIGHT), Image.Resampling.BILINEAR), (0, 0))
-        spot = self._spot(x, y)
+        frame.paste(picture_of(picture, (CAMERA_WIDTH, HEIGHT)), (0, 0))
+        spot = self._map.spot(x, y)
         share = min(max(speed / self.fastest, 0.0), 1.0)
-        colour = tuple(int(v) for v in SLOW + share * (FAST - SLOW))
-        if self._last is not None and max(abs(np.subtract(spot, self._last))) < 60:
-            ImageDraw.Draw(self._map).line([self._last, spot], fill=colour, width=3)
+        red, green, blue = (int(v) for v in SLOW + share * (FAST - SLOW))
+        self._map.draw_leg(self._last, spot, (red, green, blue))
         self._last = spot
-        frame.paste(self._map, (CAMERA_WIDTH, 0))
+        frame.paste(self._map.image, (CAMERA_WIDTH, 0))
+        draw_car(frame, (CAMERA_WIDTH + spot[0], spot[1]), (red, green, blue))
         draw = ImageDraw.Draw(frame)
-        centre = (CAMERA_WIDTH + spot[0], spot[1])
-        draw.ellipse(
-            [centre[0] - 6, centre[1] - 6, centre[0] + 6, centre[1] + 6], fill=colour, outline=INK
-        )
         for row, line in enumerate(lines):
             draw.text((CAMERA_WIDTH + 12, 8 + 20 * row), line, fill=INK, font=self._font)
         return np.asarray(frame)
 
-    def _spot(self, x: float, y: float) -> tuple[float, float]:
+
+class RoadMap:
+    """A road seen from above, on which driven lines grow.
+
+    Args:
+        track: The road.
+        width: Of the picture, pixels.
+        height: The same upwards.
+    """
+
+    def __init__(self, track: Track, width: int, height: int) -> None:
+        left, right = road_edges(track)
+        both = np.vstack([left, right])
+        low, high = both.min(0), both.max(0)
+        room = np.array([width - 2 * MARGIN, height - 2 * MARGIN - TEXT])
+        self._height = height
+        self._scale = float(np.min(room / (high - low)))
+        unused = np.array([width, height - TEXT]) / self._scale - (high - low)
+        self._origin = low - unused / 2 + MARGIN / self._scale
+        self.image = Image.new("RGB", (width, height), PAPER)
+        self._draw_road(track, left, right)
+
+    def spot(self, x: float, y: float) -> tuple[float, float]:
         """Place of a point of the world on the map, in pixels."""
         across = MARGIN + (x - self._origin[0]) * self._scale
-        return across, HEIGHT - MARGIN - (y - self._origin[1]) * self._scale
+        return float(across), float(self._height - MARGIN - (y - self._origin[1]) * self._scale)
+
+    def draw_leg(self, begin: Spot | None, end: Spot, colour: Colour) -> None:
+        """Draw a step of a drive; none where a car was put elsewhere."""
+        if begin is not None and max(abs(np.subtract(end, begin))) < JUMP:
+            ImageDraw.Draw(self.image).line([begin, end], fill=colour, width=3)
+
+    def _draw_road(
+        self, track: Track, left: NDArray[np.float64], right: NDArray[np.float64]
+    ) -> None:
+        draw = ImageDraw.Draw(self.image)
+
+        def pixels(points: NDArray[np.float64]) -> list[Spot]:
+            return [self.spot(x, y) for x, y in points]
+
+        for i in range(len(left) if track.closed else len(left) - 1):
+            j = (i + 1) % len(left)
+            draw.polygon(pixels(np.stack([left[i], left[j], right[j], right[i]])), fill=ROAD)
+        for side in (left, right):
+            loop = np.vstack([side, side[:1]]) if track.closed else side
+            draw.line(pixels(loop), fill=(120, 120, 118), width=1)
 
 
-def _draw_map(track: Track) -> tuple[Image.Image, float, NDArray[np.float64]]:
-    """The road seen from above, its scale in pixels per metre, and its lower left corner."""
-    left, right = road_edges(track)
-    both = np.vstack([left, right])
-    low, high = both.min(0), both.max(0)
-    room = np.array([MAP_WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN - 60])
-    scale = float(np.min(room / (high - low)))
-    origin = low - (np.array([MAP_WIDTH, HEIGHT - 60]) / scale - (high - low)) / 2 + MARGIN / scale
-    image = Image.new("RGB", (MAP_WIDTH, HEIGHT), PAPER)
-    draw = ImageDraw.Draw(image)
+def draw_car(frame: Image.Image, centre: Spot, colour: Colour) -> None:
+    """A dot where a car is."""
+    x, y = centre
+    ImageDraw.Draw(frame).ellipse([x - 6, y - 6, x + 6, y + 6], fill=colour, outline=INK)
 
-    def pixels(points: NDArray[np.float64]) -> list[tuple[float, float]]:
-        spots = MARGIN + (points - origin) * scale
-        return [(float(a), float(HEIGHT - b)) for a, b in spots]
 
-    ends = range(len(left) if track.closed else len(left) - 1)
-    for i in ends:
-        j = (i + 1) % len(left)
-        draw.polygon(pixels(np.stack([left[i], left[j], right[j], right[i]])), fill=ROAD)
-    for side in (left, right):
-        loop = np.vstack([side, side[:1]]) if track.closed else side
-        draw.line(pixels(loop), fill=(120, 120, 118), width=1)
-    return image, scale, origin
+def picture_of(seen: Picture, size: tuple[int, int]) -> Image.Image:
+    """What a camera saw, in colour and of a size."""
+    if seen.shape[-1] == 1:
+        seen = np.repeat(seen, 3, -1)
+    image = Image.fromarray(np.ascontiguousarray(seen))
+    return image.resize(size, Image.Resampling.BILINEAR)

@@ -5,7 +5,7 @@ result does not depend on how many are played at once. (A network's own rounding
 computed in batches.)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,8 +151,10 @@ def _refuse_other_tracks(task: Task, tracks: Sequence[str]) -> None:
 
 
 def _limits(task: Task, tracks: Sequence[str]) -> dict[str, float]:
-    """The least possible lap time by track, where someone solved for it."""
-    if not isinstance(task, DonkeyTask):
-        return {}
-    solved = {track: lap_limit(track, task.config.vehicle) for track in tracks}
+    return limits_on(tracks, task.config.vehicle) if isinstance(task, DonkeyTask) else {}
+
+
+def limits_on(tracks: Iterable[str], vehicle: str) -> dict[str, float]:
+    """The least possible lap time by track, seconds, where someone solved for it."""
+    solved = {track: lap_limit(track, vehicle) for track in tracks}
     return {track: limit.time for track, limit in solved.items() if limit is not None}

@@ -60,16 +60,25 @@ def bootstrap_interval(
         draws: How many.
         level: Share of them that lies within the interval.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    generator = np.random.default_rng(seed)
+    return _middle(statistic(_draw(groups, generator, draws)), level)
+
+
+def _draw(groups: Sequence[ArrayLike], generator: np.random.Generator, draws: int) -> Array:
+    """Values drawn anew (draws, N), group by group where each is large enough."""
     strata = [np.asarray(group, dtype=np.float64) for group in groups]
     if not sum(len(group) for group in strata):
         raise ValueError("there are no values to draw from")
     if min(len(group) for group in strata) < SMALLEST_GROUP:
         strata = [np.concatenate(strata)]
-    generator = np.random.default_rng(seed)
     drawn = [group[generator.integers(len(group), size=(draws, len(group)))] for group in strata]
-    found = statistic(np.concatenate(drawn, axis=1))
+    return np.concatenate(drawn, axis=1)
+
+
+def _middle(found: Array, level: float) -> tuple[float, float]:
+    """What holds the middle `level` of the values."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level}")
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -79,3 +88,16 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Bootstrap interval of the mean; see `bootstrap_interval`."""
     return bootstrap_interval(groups, lambda values: values.mean(axis=-1), seed, draws, level)
+
+
+def gap_interval(
+    groups: Sequence[ArrayLike],
+    others: Sequence[ArrayLike],
+    seed: int,
+    draws: int = 2000,
+    level: float = 0.95,
+) -> tuple[float, float]:
+    """Bootstrap interval of the mean of `groups` less that of `others`, drawn independently."""
+    generator = np.random.default_rng(seed)
+    ours, theirs = (_draw(side, generator, draws).mean(axis=-1) for side in (groups, others))
+    return _middle(ours - theirs, level)

@@ -38,13 +38,18 @@ def summarise(
     )
 
 
+def without_episodes(result: EvalResult) -> Summary:
+    """What all episodes say together, and nothing else."""
+    return Summary(**{name: getattr(result, name) for name in Summary.__dataclass_fields__})
+
+
 def _summary(groups: list[list[EpisodeResult]], limits: Mapping[str, float]) -> Summary:
     """What the episodes of some tracks, one group each, say together."""
     episodes = [episode for group in groups for episode in group]
     returns = [np.array([episode.episode_return for episode in group]) for group in groups]
     every = np.concatenate(returns)
     tell = len(every) > 1  # one episode says nothing about chance
-    lapping = [episode.laps > 0 for episode in episodes if episode.laps is not None]
+    lapping = [_lapped(episode) for episode in episodes if episode.laps is not None]
     laps = [(time, episode.track) for episode in episodes for time in episode.lap_times or ()]
     best, where = min(laps, default=(None, None), key=lambda lap: lap[0])
     limit = None if where is None else limits.get(where)
@@ -60,3 +65,8 @@ def _summary(groups: list[list[EpisodeResult]], limits: Mapping[str, float]) -> 
         best_lap_time=best,
         lap_time_ratio=None if best is None or limit is None else best / limit,
     )
+
+
+def _lapped(episode: EpisodeResult) -> bool:
+    """Whether it drove a lap that counts; an open road has none, only an end."""
+    return bool(episode.laps) or episode.end == "road end"

@@ -14,6 +14,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
+from hotlap.evaluation.crashes import Crashes
 from hotlap.evaluation.judge import Drive
 from hotlap.evaluation.track_maps import CONE, INK, LAND, WALL, road_edges
 from hotlap.sim.lap_records import lap_limit
@@ -27,6 +28,10 @@ SPEEDS = ListedColormap(colormaps["turbo"](np.linspace(0.1, 0.9, 256)))
 _SLOWEST = (
     0.05  # share of the steps below the coldest colour: standing starts would take half of it
 )
+MOST_SPOTS = 5
+"""Most crash spots that are marked, the fullest."""
+TOLD_SPOTS = 2
+"""Most crash spots that the title names."""
 _LONG_SIDE = 8.0  # inches
 _TITLE = 0.8  # inches
 _BAR = 0.9  # inches at the right for the colour bar
@@ -47,7 +52,13 @@ def draw_every_track(drives: Sequence[Drive], folder: Path, vehicle: str = "donk
     return paths
 
 
-def draw_drives(track: Track, drives: Sequence[Drive], path: Path, vehicle: str = "donkey") -> Path:
+def draw_drives(
+    track: Track,
+    drives: Sequence[Drive],
+    path: Path,
+    vehicle: str = "donkey",
+    crashes: Crashes | None = None,
+) -> Path:
     """Draw drives on one track into a PNG file.
 
     Args:
@@ -55,6 +66,7 @@ def draw_drives(track: Track, drives: Sequence[Drive], path: Path, vehicle: str 
         drives: Those who drove on it.
         path: Where the picture goes; its folder is made.
         vehicle: Whose lap limit the best lap is compared with.
+        crashes: Spots where cars crashed again and again, to be marked.
     """
     if not drives:
         raise ValueError(f"there are no drives on {track.name} to draw")
@@ -63,8 +75,10 @@ def draw_drives(track: Track, drives: Sequence[Drive], path: Path, vehicle: str 
     _draw_start(axes, track)
     _draw_lines(figure, axes, drives)
     _draw_crashes(axes, drives)
+    if crashes is not None:
+        _mark_spots(axes, track, crashes)
     _draw_scale(axes)
-    _write_title(figure, track, drives, vehicle)
+    _write_title(figure, track, drives, vehicle, crashes)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, facecolor=LAND)
     return path
@@ -156,6 +170,24 @@ def _draw_crashes(axes: Axes, drives: Sequence[Drive]) -> None:
         axes.scatter(x, y, s=120, c=CRASH, marker="X", edgecolor="white", zorder=5, label="crash")
 
 
+def _mark_spots(axes: Axes, track: Track, crashes: Crashes) -> None:
+    """Paint the stretch of road of every spot, and how many of the crashes it holds."""
+    left, right = road_edges(track)
+    for spot in crashes.spots[:MOST_SPOTS]:
+        half = round((spot.width / 2 + track.half_width / 2) / track.spacing)
+        middle = round(spot.s / track.spacing)
+        along = np.arange(middle - half, middle + half + 1)
+        along = along % track.num_points if track.closed else along.clip(0, track.num_points - 1)
+        outline = np.vstack([left[along], right[along][::-1]])
+        axes.fill(*outline.T, color=CRASH, alpha=0.45, linewidth=0, zorder=2)
+        x, y = track.xy[middle % track.num_points]
+        axes.text(
+            x, y, f"{spot.count}×", ha="center", va="center", fontsize=8, weight="bold",
+            color=CRASH, zorder=6,
+            bbox={"boxstyle": "round,pad=0.2", "facecolor": LAND, "edgecolor": CRASH},
+        )  # fmt: skip
+
+
 def _draw_scale(axes: Axes) -> None:
     """A bar of a round number of metres in the lower left corner."""
     left, right = axes.get_xlim()
@@ -167,10 +199,16 @@ def _draw_scale(axes: Axes) -> None:
     axes.text(left, 0.015, f"{length:g} m", color=INK, fontsize=8, transform=across)
 
 
-def _write_title(figure: Figure, track: Track, drives: Sequence[Drive], vehicle: str) -> None:
+def _write_title(
+    figure: Figure,
+    track: Track,
+    drives: Sequence[Drive],
+    vehicle: str,
+    crashes: Crashes | None,
+) -> None:
     episodes = [drive.episode for drive in drives]
     laps = [time for episode in episodes for time in episode.lap_times or ()]
-    crashes = sum(episode.end == "crashed" for episode in episodes)
+    crashed = sum(episode.end == "crashed" for episode in episodes)
     earned = np.mean([episode.episode_return for episode in episodes])
     several = len(episodes) > 1
     details = [f"{len(episodes)} drives"] if several else []
@@ -181,8 +219,10 @@ def _write_title(figure: Figure, track: Track, drives: Sequence[Drive], vehicle:
         details.append(f"{'best lap' if len(laps) > 1 else 'lap'} {min(laps):.2f} s{beside}")
     elif track.closed:
         details.append("no lap")
-    if crashes:
-        details.append(f"{crashes} of {len(episodes)} crashed" if several else "crashed")
+    if crashed:
+        details.append(f"{crashed} of {len(episodes)} crashed" if several else "crashed")
+    if crashes is not None and crashes.spots:
+        details += [f"{spot.count} at {spot.s:.1f} m" for spot in crashes.spots[:TOLD_SPOTS]]
     left = _MARGIN / figure.get_figwidth()
     inch = 1 / figure.get_figheight()
     name = track.name.replace("_", " ")

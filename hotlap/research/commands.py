@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from hotlap.config.commands import WatchConfig
 from hotlap.config.presets import from_table, to_table
@@ -14,11 +13,14 @@ from hotlap.config.runs import EvaluationConfig, RunConfig
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.config.training import EvaluateConfig, TrainConfig
 from hotlap.evaluation.eval_table import print_result
+from hotlap.evaluation.generalisation_table import print_report
 from hotlap.evaluation.judge import HELD_OUT, Drive, judge_drives, judge_gym
 from hotlap.evaluation.trajectory_plot import draw_drives
 from hotlap.learning.driver import refuse_other_shape
 from hotlap.records import EvalResult
+from hotlap.research.contestants import SCRIPTED, Contestant, scripted, trained, zipped
 from hotlap.research.experiment import Prepared, Run, describe, prepare
+from hotlap.research.generalising import asks_for_report, draw_report, generalise, plot_of
 from hotlap.research.models import Model, open_model
 from hotlap.research.progress import Progress
 from hotlap.research.trackers import Trackers
@@ -33,8 +35,6 @@ from hotlap.sim.tracks.catalogue import find_track
 from hotlap.store.run_folder import RunFolder
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.devices import choose_device, has_compiler
-from hotlap.tasks.donkey import DonkeyTask
-from hotlap.tasks.drivers import make_driver
 from hotlap.tasks.interface import Interface
 
 
@@ -142,12 +142,17 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     asked = EvaluationConfig(
         config.episodes, config.seed, config.start, deterministic=not config.stochastic
     )
-    if config.model.startswith("scripted:"):
+    if config.model.startswith(SCRIPTED):
         return _evaluate_scripted(config, asked)
     model = open_model(config.model, device, config.trust, config.algorithm)
     plots: list[Path] = []
+    if model.run is None and config.task is not None and asks_for_report(config):
+        return _report(zipped(model, device, asked.deterministic, config.task), config)
     if model.run is None or model.run.settings is None:
         result = _evaluate_elsewhere(model, config, asked)
+    elif asks_for_report(config):
+        _refuse_off_road(config, model.run)
+        return _report(trained(model, device, asked.deterministic), config)
     else:
         result, plots = _evaluate_here(model, replace(model.run, device=device), config, asked)
     print_result(result, config.model)
@@ -156,6 +161,26 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         if path:
             answer[name] = [str(p) for p in path] if isinstance(path, list) else str(path)
     return answer
+
+
+def _report(contestant: Contestant, config: EvaluateConfig) -> dict[str, Any]:
+    """On many tracks, over several sets."""
+    report, drives = generalise(contestant, config)
+    print_report(report, config.model)
+    answer = {"model": config.model, **report.to_table()}
+    if config.plot is not None:
+        plots = draw_report(report, drives, config.plot, contestant.settings.vehicle)
+        answer["plots"] = [str(path) for path in plots]
+    if config.video is not None:
+        film = WatchConfig(config.model, track=next(iter(report.tracks)), video=config.video)
+        watch(film, config.trust)
+        answer["video"] = str(config.video)
+    return answer
+
+
+def _refuse_off_road(config: EvaluateConfig, run: RunConfig) -> None:
+    if not isinstance(run.settings, DonkeyConfig):
+        _refuse_roads(config, run.task)
 
 
 def _evaluate_here(
@@ -181,27 +206,19 @@ def _evaluate_here(
 
 def _refuse_roads(config: EvaluateConfig, task: str) -> None:
     """Stop at what only roads have."""
-    for name in ("track", "plot", "video"):
+    for name in ("track", "sets", "plot", "video"):
         if getattr(config, name):
             raise ValueError(f"{task} has no roads; leave --{name} out")
 
 
 def _evaluate_scripted(config: EvaluateConfig, asked: EvaluationConfig) -> dict[str, Any]:
     """A scripted driver, judged as a model is."""
+    contestant = scripted(config.model)
+    if asks_for_report(config):
+        return _report(contestant, config)
     tracks = config.track or ("generated_track",)
-    name = config.model.partition(":")[2]
-    low = -1.0 if name == "racing_line" else 0.0
-    task = DonkeyTask(
-        DonkeyConfig(tracks=tracks, sensor="telemetry", start=asked.start, throttle_min=low)
-    )
-    driver = make_driver(name, task)
-    batch: list[BatchEnv] = []
-
-    def make(num_envs: int, who: Tensor, seed: int) -> BatchEnv:
-        batch[:] = [BatchEnv(task, num_envs, seed, who)]
-        return batch[0]
-
-    result, drives = judge_drives(lambda _: driver(batch[0].world), make, tracks, asked)
+    policy, make = contestant.enter(replace(contestant.settings, tracks=tracks, start=asked.start))
+    result, drives = judge_drives(policy, make, tracks, asked)
     print_result(result, config.model)
     answer = {"model": config.model, **result.to_table()}
     if config.plot is not None:
@@ -214,13 +231,9 @@ def _draw(plot: Path, tracks: tuple[str, ...], drives: list[Drive], vehicle: str
     found = []
     for track in tracks:
         own = [drive for drive in drives if drive.episode.track == track]
-        path = plot if len(tracks) == 1 else _named(plot, track)
+        path = plot_of(plot, track, len(tracks))
         found.append(draw_drives(find_track(track), own, path, vehicle))
     return found
-
-
-def _named(path: Path, track: str) -> Path:
-    return path.with_name(f"{path.stem}-{Path(track).stem.replace(':', '-')}.png")
 
 
 def _evaluate_elsewhere(

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from hotlap.evaluation.statistics import bootstrap_interval, interquartile_mean, mean_interval
+from hotlap.evaluation.statistics import (
+    bootstrap_interval,
+    gap_interval,
+    interquartile_mean,
+    mean_interval,
+)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +70,14 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
         low, high = mean_interval(groups, seed, draws=500)
         inside += low <= 25 <= high
     assert 0.88 <= inside / 200 <= 0.99
+
+
+def test_a_gap_is_as_uncertain_as_its_two_sides() -> None:
+    known, unseen = [[10.0, 12.0] * 50], [[1.0, 3.0] * 50]
+    low, high = gap_interval(known, unseen, seed=0)
+    assert low < 9.0 < high
+    assert high - low == pytest.approx(2 * 1.96 * (2 / 100) ** 0.5, rel=0.1)
+    assert gap_interval([[5.0] * 4], [[2.0] * 4], seed=0) == (3.0, 3.0)
 
 
 def test_what_has_no_statistics_is_refused() -> None:

@@ -1,5 +1,7 @@
 """What episodes say together, worked by hand, and how it is printed."""
 
+from dataclasses import replace
+
 import pytest
 
 from hotlap.evaluation.eval_table import print_result, summary_lines
@@ -55,6 +57,12 @@ def test_a_lap_without_a_known_limit_has_no_ratio() -> None:
     result = summarise(EPISODES, {"long": 8.0})
     assert result.lap_time_ratio is None
     assert result.tracks["long"].lap_time_ratio == 1.25
+
+
+def test_an_open_road_driven_to_its_end_counts_as_a_lap() -> None:
+    rows = [replace(row, end="road end", crash_s=None) for row in EPISODES[2:]]
+    assert summarise([*rows, EPISODES[3]]).lap_rate == pytest.approx(2 / 3)
+    assert summarise(rows).mean_lap_time is None
 
 
 def test_nothing_cannot_be_summarised() -> None:

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from hotlap.config.runs import EvaluationConfig
+from hotlap.evaluation.crashes import Crashes, Spot
 from hotlap.evaluation.judge import Drive, judge_drives
 from hotlap.evaluation.trajectory_plot import draw_drives, draw_every_track
 from hotlap.records import EpisodeResult
@@ -45,6 +46,18 @@ def test_crashes_are_marked(tmp_path: Path) -> None:
     fine = draw_drives(circle(), [drive("time"), drive("time")], tmp_path / "fine.png")
     assert shows(crashed, RED)
     assert not shows(fine, RED)
+
+
+def test_spots_of_many_crashes_are_painted_on_the_road(tmp_path: Path) -> None:
+    track, plain = circle(), [drive("time")]
+    spot = Spot(s=0.0, width=0.5, count=3)  # on either side of the start
+    crashes = Crashes(count=4, pattern="same spot", places=(0.1, 0.2, 5.0, 18.7), spots=(spot,))
+    painted = draw_drives(track, plain, tmp_path / "painted.png", crashes=crashes)
+    assert shows(painted, RED)
+    before = pixels(draw_drives(track, plain, tmp_path / "plain.png"))
+    changed = (pixels(painted) != before).any(-1)
+    rows = changed[len(changed) // 5 :].any(1).nonzero()[0]  # below the title
+    assert 0 < len(rows) < len(changed) / 3  # a stretch of the road and no more
 
 
 def test_a_drive_of_a_single_step_on_an_open_road_can_be_drawn(tmp_path: Path) -> None:

@@ -339,13 +339,112 @@ def test_zips_are_judged_where_they_fit(shell: Shell, capsys: Captured) -> None:
     refused(capsys.readouterr(), "acts in Discrete(15), this environment takes Box(")
 
 
-@pytest.mark.parametrize("flag", ["--track warren", "--plot FOLDER/a.png", "--video FOLDER/a.mp4"])
+@pytest.mark.parametrize(
+    "flag", ["--track warren", "--sets 2", "--plot FOLDER/a.png", "--video FOLDER/a.mp4"]
+)
 def test_what_only_roads_have_is_refused_elsewhere(
     flag: str, off_road: tuple[Path, Path], shell: Shell, capsys: Captured
 ) -> None:
     for run in off_road:
         assert shell(f"evaluate {run} --episodes 1 {flag}") == 2
         refused(capsys.readouterr(), f"has no roads; leave {flag.split()[0]} out")
+
+
+# --- many tracks ---------------------------------------------------------------------------------
+
+
+def test_a_report_tells_tracks_and_sets_apart(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    tracks = "generated_track circuit:100-101"
+    words = f"evaluate {trained} --track {tracks} --sets 2 --episodes 4 --plot FOLDER/m.png --json"
+    assert shell(words) == 0
+    output = capsys.readouterr().out
+    answer = last_line(output)
+    rows = answer["tracks"]
+    assert list(rows) == ["generated_track", "circuit:100", "circuit:101"]
+    assert [row["trained"] for row in rows.values()] == [True, False, False]
+    assert "zero-shot" in output and "set 2" in output
+    assert [row["count"] for row in rows.values()] == [8, 8, 8]
+    for name in ("lap_rate", "mean_return", "interval", "lap_time_ratio", "sets", "verdict"):
+        assert name in answer and all(name in row for row in rows.values())
+    assert [own["count"] for own in answer["sets"]] == [12, 12]
+    assert {row["seed"] for row in answer["episodes"]} == {(1 << 40) + 20_000, (1 << 40) + 20_001}
+    unseen = (rows["circuit:100"]["mean_return"] + rows["circuit:101"]["mean_return"]) / 2
+    gap = rows["generated_track"]["mean_return"] - unseen
+    assert answer["gap"]["mean_return"] == pytest.approx(gap)
+    crashes = sum(row["end"] == "crashed" for row in answer["episodes"])
+    assert crashes == sum(row["crashes"]["count"] for row in rows.values()) > 0
+    assert answer["verdict"] == "fails" and answer["lap_rate"] == 0.0
+    assert [Path(plot).name for plot in answer["plots"]] == [
+        "m-generated_track.png", "m-circuit-100.png", "m-circuit-101.png",
+    ]  # fmt: skip
+    assert all(Path(plot).is_file() for plot in answer["plots"])
+
+
+def test_a_set_is_what_its_seed_gives_alone(trained: Path, shell: Shell, capsys: Captured) -> None:
+    words = f"evaluate {trained} --track waveshare --episodes 2 --json"
+    assert shell(f"{words} --sets 2 --seed 5") == 0
+    both = last_line(capsys.readouterr().out)["episodes"]
+    assert shell(f"{words} --sets 1 --seed 6") == 0
+    assert last_line(capsys.readouterr().out)["episodes"] == both[2:]
+
+
+def test_without_sets_a_range_shares_the_episodes_out(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    assert shell(f"evaluate {trained} --track circuit:7-9 --episodes 4 --json") == 0
+    rows = last_line(capsys.readouterr().out)["tracks"]
+    assert {name: row["count"] for name, row in rows.items()} == {
+        f"circuit:{seed}": 2 for seed in (7, 8, 9)
+    }
+
+
+def test_a_scripted_driver_drives_and_was_trained_on_nothing(
+    shell: Shell, capsys: Captured
+) -> None:
+    words = "scripted:pure_pursuit --track waveshare --sets 1 --episodes 2 --json"
+    assert shell(f"evaluate {words}") == 0
+    answer = last_line(capsys.readouterr().out)
+    assert answer["verdict"] == "drives" and answer["gap"] is None
+    assert answer["tracks"]["waveshare"]["trained"] is None and answer["crashes"] == {}
+
+
+def test_tracks_of_the_model_it_began_with_are_trained_too(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    words = f"donkey-telemetry TINY --track waveshare --init-from {trained}"
+    assert shell.train("next", words) == 0
+    tracks = "waveshare generated_track warren"
+    assert shell(f"evaluate FOLDER/next --track {tracks} --sets 1 --episodes 1 --json") == 0
+    rows = last_line(capsys.readouterr().out)["tracks"]
+    assert [row["trained"] for row in rows.values()] == [True, True, False]
+
+
+def test_a_zip_is_reported_on_where_its_task_is_named(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    words = "--track circuit:1-2 --episodes 2 --json"
+    zipped = f"{trained}/model/model.zip --trust --task donkey-telemetry"
+    assert shell(f"evaluate {zipped} {words}") == 0
+    answer = last_line(capsys.readouterr().out)
+    assert [row["trained"] for row in answer["tracks"].values()] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--track circuit:9-3", "a range holds 1 to 1000 tracks, this one 0"),
+        ("--track circuit:3-", "a range of tracks is written circuit:100-199"),
+        ("--track alll --sets 1", "unknown track 'alll'"),
+        ("--sets -1", "sets must be 0 or more, got -1"),
+    ],
+)
+def test_what_cannot_be_reported_on_is_refused(
+    words: str, answer: str, trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    assert shell(f"evaluate {trained} {words}") == 2
+    refused(capsys.readouterr(), answer)
 
 
 # --- watching ------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Self
 
@@ -26,7 +27,8 @@ class Running:
         self.ready.set()
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self.server.stop)
+        with suppress(RuntimeError):  # it has ended already
+            self._loop.call_soon_threadsafe(self.server.stop)
 
     def said(self, words: str, seconds: float = 10.0) -> str:
         """The first line with some words in it, once there is one."""

@@ -1,7 +1,6 @@
 """Clients that send or read too much, too little, or nonsense; another one must not notice."""
 
 import json
-import os
 import random
 import socket
 import struct
@@ -41,20 +40,22 @@ def waiting_bytes(running: Running) -> int:
 # --- Too much ---
 
 
+FLOODS = {
+    "controls": b'{"msg_type": "control", "steering": "0.1", "throttle": "0", "brake": "0"}' * 100,
+    "braces": b"{" * 65536,
+    "huge": b'{"msg_type":"load_scene","scene_name":"' + b"x" * 1_000_000,
+    "random": random.Random(0).randbytes(65536),
+    "moves": b'{"msg_type":"set_position","pos_x":"49","pos_y":"0","pos_z":"48"}' * 100,
+}
+
+
 @pytest.mark.parametrize(
-    "data",
-    [
-        b'{"msg_type": "control", "steering": "0.1", "throttle": "0", "brake": "0"}' * 100,
-        b"{" * 65536,
-        b'{"msg_type":"load_scene","scene_name":"' + b"x" * 1_000_000,
-        os.urandom(65536),
-    ],
-    ids=["controls", "braces", "huge", "random"],
+    "kind", ["controls", *(pytest.param(k, marks=pytest.mark.slow) for k in list(FLOODS)[1:])]
 )
-def test_a_flood_is_read_slowly_and_disturbs_nobody(data: bytes, serving: Serving) -> None:
+def test_a_flood_is_read_slowly_and_disturbs_nobody(kind: str, serving: Serving) -> None:
     running = serving(messages_per_second=500.0)
     with Steady(running.port) as steady, Talk(running.port, "generated_track") as flood:
-        sent = send_for(flood, data, 3)
+        sent = send_for(flood, FLOODS[kind], 3)
         assert steady.undisturbed()
     # Per second 500 messages of at most 1024 bytes each; the first second's worth is free, and the
     # system's own buffers take some.
@@ -71,6 +72,7 @@ def test_after_a_huge_message_the_client_is_still_heard(serving: Serving) -> Non
             pass
 
 
+@pytest.mark.slow
 def test_a_client_that_asks_for_too_much_gets_fewer_frames_itself(serving: Serving) -> None:
     running = serving()
     with Steady(running.port) as steady, Talk(running.port, "warehouse") as heavy:
@@ -121,6 +123,7 @@ def test_a_slow_reader_loses_frames_and_then_the_connection(serving: Serving) ->
     assert " 0 left out" not in goodbye
 
 
+@pytest.mark.slow
 def test_a_reader_that_catches_up_gets_new_frames(serving: Serving) -> None:
     running = serving(speed=4.0)
     with Talk(running.port, "generated_track", receive_bytes=4096) as talk:
@@ -152,7 +155,10 @@ def test_who_says_nothing_and_stands_is_disconnected(serving: Serving) -> None:
     assert "it has said nothing for 1 s and its car stands" in running.said("client 1 left")
 
 
-def test_a_connection_in_the_menu_is_kept_alive(serving: Serving) -> None:
+def test_a_connection_in_the_menu_is_kept_alive(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotlap.wire.server.connection.KEEP_ALIVE", 0.3)
     with Talk(serving().port) as talk:
         talk.wait("scene_selection_ready")
         talk.socket.settimeout(8)
@@ -180,6 +186,24 @@ def test_clients_that_break_off_leave_their_places(serving: Serving) -> None:
             talk.socket.close()
             running.said(f"client {turn + 2} left")
         assert steady.undisturbed()
+
+
+def test_a_scene_that_cannot_be_built_ends_that_connection_alone(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = serving()
+    running.may_fail = True
+    with Talk(running.port, "waveshare") as other, Talk(running.port) as talk:
+
+        def break_down(name: str) -> None:
+            raise MemoryError(name)
+
+        monkeypatch.setattr("hotlap.wire.server.library.find_scene", break_down)
+        talk.say("load_scene", scene_name="warren")
+        assert talk.is_closed()
+        while other.frame()["frame"] < 5:
+            pass
+    assert "the server failed on it" in running.said("client 2 left")
 
 
 def test_one_whose_order_fails_is_the_only_one_to_go(

@@ -96,7 +96,7 @@ def draw(scene: Scene, mount: Mount, pose: dict[str, Tensor], body_offset: float
     lens = mount.lens
     pictures: list[Picture] = []
     size = max(1, PIXELS_AT_ONCE // (lens.width * lens.height))
-    parts = zip(*(value.split(size) for value in pose.values()), strict=True)
+    parts = zip(*(torch.split(value, size) for value in pose.values()), strict=True)
     for part in parts:
         view = _view(mount, dict(zip(pose, part, strict=True)), body_offset)
         drawn = draw_forward(lens, scene.fields, scene.looks, view, uprights=scene.uprights)

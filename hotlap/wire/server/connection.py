@@ -11,6 +11,7 @@ whose frames cost more than its share when there is not time enough for all.
 
 import asyncio
 import socket
+import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ HELLO_AFTER = 0.05
 """Seconds before the first message: gym-donkeycar may not be listening at once."""
 KEEP_ALIVE = 3.0
 """Seconds of silence after which an empty object is sent, as the simulator does."""
+FAILED = "the server failed on it; see above"
 MOVING = 0.02
 """Speed from which a car counts as moving, m/s."""
 
@@ -253,6 +255,9 @@ class Connection(asyncio.BufferedProtocol):
             # The protocol has no word for this, and the simulator says nothing either.
             self.tally.ignored += 1
             self.host.say(f"client {self.number}: {error.args[0]}")
+        except Exception:
+            self.host.say(traceback.format_exc())
+            self.leave(FAILED)
         else:
             self.scene = scene.name
             self._mailbox.appendleft(Arrival(scene, anew))
@@ -323,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send what came of an order that was given in `epoch`."""
         if answer.failure is not None:
             self.host.say(answer.failure)
-            self.leave("the server failed on it; see above")
+            self.leave(FAILED)
             return
         for report in answer.reports:
             self._write(report)

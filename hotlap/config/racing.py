@@ -1,0 +1,61 @@
+"""What `hotlap race` can be told."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hotlap.config.commands import Command
+from hotlap.config.naming import nearest
+from hotlap.config.tasks import DONKEY_REWARDS
+
+
+@dataclass(frozen=True)
+class RaceConfig(Command):
+    """Let two drivers drive the same episodes, and say who is faster."""
+
+    a: str
+    """A driver: a run's folder, a bundle, zoo:NAME, scripted:NAME, or with --trust a zip."""
+    b: str
+    """The other."""
+    track: tuple[str, ...] = ("generated_track",)
+    """Where: names, all (the eleven scenes) or a range such as circuit:100-199."""
+    episodes: int = 10
+    """Pairs of episodes on every track."""
+    seed: int = 30_000
+    """Seed of the episodes; never one of a training, whatever its number."""
+    start: Literal["line", "random"] = "random"
+    """Begin at the track's own start poses at rest, or anywhere on it, rolling."""
+    reward: str = "default"
+    """Named reward that the returns of both count."""
+    seconds: float = 50.0
+    """Simulated time of an episode; more where a slow lap takes more."""
+    video: Path | None = None
+    """Write a film of both, from the line of the first track, to this MP4 file."""
+    device: str = "auto"
+    """Where to run: auto, cpu, cuda, or one card such as cuda:1."""
+    trust: bool = False
+    """Open models that could run code when opened, such as zips from elsewhere."""
+    task: str = "donkey"
+    """What zips were trained on: donkey, donkey-lidar or donkey-telemetry."""
+    preset: str = "donkey/default"
+    """Settings of that task: a shipped preset by name, or a TOML file of your own."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be raced."""
+        if self.episodes < 2:
+            raise ValueError(
+                f"episodes must be at least 2, got {self.episodes}: one pair says nothing of chance"
+            )
+        if not self.track:
+            raise ValueError("track must name at least one track")
+        if self.seed < 0:
+            raise ValueError(f"seed must be 0 or more, got {self.seed}")
+        if not self.seconds > 0:
+            raise ValueError(f"seconds must be positive, got {self.seconds}")
+        if self.reward not in DONKEY_REWARDS:
+            raise ValueError(nearest(self.reward, DONKEY_REWARDS, "reward"))
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {self.device!r}")
+        if self.video is not None and self.video.suffix != ".mp4":
+            raise ValueError(f"video must end in .mp4, got {self.video}")

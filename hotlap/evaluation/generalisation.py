@@ -1,0 +1,202 @@
+"""How a policy does on roads it knows and on roads it never saw.
+
+set       one evaluation of every track; sets differ in their seeds
+trained   whether a policy was trained on a track; None where nobody knows, or nobody trained
+gap       what trained tracks say less what the others say
+"""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from hotlap.evaluation.crashes import Crashes, find_crashes
+from hotlap.evaluation.statistics import gap_interval
+from hotlap.evaluation.summary import BOOTSTRAP_SEED, summarise, without_episodes
+from hotlap.records import EpisodeResult, EvalResult, Interval, Record, Summary
+from hotlap.sim.tracks.track import Track
+
+Verdict = Literal["drives", "sometimes", "fails"]
+DRIVES = 0.9
+"""Least lap rate of a policy that drives a track."""
+FAILS = 0.1
+"""Lap rate below which it fails there; what lies between works sometimes."""
+SLOWEST = 1.5
+"""Mean speed of the slowest lap that there is time for, m/s."""
+Episodes = list[EpisodeResult]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackReport(Summary):
+    """All sets of one track together, and each by itself."""
+
+    trained: bool | None
+    """Whether the policy was trained on it."""
+    verdict: Verdict
+    """Whether the policy drives it, by its lap rate."""
+    mean_lap_ratio: float | None
+    """Mean lap time over the least possible."""
+    crashes: Crashes
+    """Where it crashed."""
+    sets: tuple[Summary, ...]
+    """Set by set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap(Record):
+    """What trained tracks say less what the others say; every track counts the same."""
+
+    mean_return: float
+    """Difference of the mean returns."""
+    interval: Interval
+    """Bootstrap interval (95 %) over episodes; the choice of tracks is not part of it."""
+    return_per_step: float
+    """The same of returns per step of the time allowed, which longer episodes do not raise."""
+    lap_rate: float
+    """Difference of the lap rates."""
+    trained: int
+    """How many tracks were trained on."""
+    zero_shot: int
+    """How many were not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Summary):
+    """A policy on many tracks."""
+
+    mean_lap_ratio: float | None
+    """Mean over tracks of the mean lap time over the least possible."""
+    verdict: Verdict
+    """Drives or fails where it does so on every track."""
+    gap: Gap | None
+    """Trained less zero-shot; None where there are not both."""
+    sets: tuple[Summary, ...]
+    """All tracks together, set by set."""
+    crashes: dict[str, Crashes]
+    """By track, where there were any."""
+    tracks: dict[str, TrackReport]
+    """Track by track."""
+    episodes: tuple[EpisodeResult, ...]
+    """Every episode, set by set."""
+
+
+def report_on(
+    sets: Sequence[Sequence[EpisodeResult]],
+    roads: Mapping[str, Track],
+    trained: AbstractSet[str] | None,
+    limits: Mapping[str, float],
+    allowed: Mapping[str, int],
+) -> Report:
+    """What some sets of episodes say.
+
+    Args:
+        sets: The episodes of each set; every one has driven all roads.
+        roads: The tracks by name.
+        trained: Names that the policy was trained on; none for one that nobody trained.
+        limits: The least possible lap time by track, seconds, where it is known.
+        allowed: Most steps of an episode by track.
+    """
+    every = [episode for own in sets for episode in own]
+    together = summarise(every, limits)
+    each = [summarise(own, limits) for own in sets]
+    tracks = {
+        name: _track_report(name, road, every, together, each, trained, limits)
+        for name, road in roads.items()
+    }
+    # The fastest lap of all tracks is one of the shortest road, and says nothing of the others.
+    ratio = _mean_known([row.lap_time_ratio for row in tracks.values()])
+    return Report(
+        **vars(replace(without_episodes(together), lap_time_ratio=ratio)),
+        mean_lap_ratio=_mean_known([row.mean_lap_ratio for row in tracks.values()]),
+        verdict=overall_verdict([row.verdict for row in tracks.values()]),
+        gap=find_gap(every, trained, allowed),
+        sets=tuple(without_episodes(result) for result in each),
+        crashes={name: row.crashes for name, row in tracks.items() if row.crashes.count},
+        tracks=tracks,
+        episodes=tuple(every),
+    )
+
+
+def _track_report(
+    name: str,
+    road: Track,
+    every: Episodes,
+    together: EvalResult,
+    each: list[EvalResult],
+    trained: AbstractSet[str] | None,
+    limits: Mapping[str, float],
+) -> TrackReport:
+    own = [episode for episode in every if episode.track == name]
+    summary = together.tracks[name]
+    limit, lap = limits.get(name), summary.mean_lap_time
+    return TrackReport(
+        **vars(summary),
+        trained=None if trained is None else name in trained,
+        verdict=verdict_of(summary.lap_rate or 0.0),
+        mean_lap_ratio=None if lap is None or limit is None else lap / limit,
+        crashes=find_crashes(own, road),
+        sets=tuple(result.tracks[name] for result in each),
+    )
+
+
+def verdict_of(lap_rate: float) -> Verdict:
+    """Whether a policy drives a track of which it laps this share of its episodes."""
+    if lap_rate >= DRIVES:
+        return "drives"
+    return "fails" if lap_rate < FAILS else "sometimes"
+
+
+def overall_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """What all tracks agree on; where they do not, it works sometimes."""
+    return verdicts[0] if len(set(verdicts)) == 1 else "sometimes"
+
+
+def find_gap(
+    episodes: Sequence[EpisodeResult],
+    trained: AbstractSet[str] | None,
+    allowed: Mapping[str, int],
+) -> Gap | None:
+    """The gap between tracks in `trained` and the others; None where there are not both."""
+    sides: tuple[dict[str, Episodes], dict[str, Episodes]] = {}, {}
+    for episode in episodes:
+        if episode.track is not None and trained is not None:
+            side = sides[episode.track not in trained]
+            side.setdefault(episode.track, []).append(episode)
+    if not all(sides):
+        return None
+    returns = [[[row.episode_return for row in own] for own in side.values()] for side in sides]
+    rates = [
+        [[_per_step(row, allowed[name]) for row in own] for name, own in side.items()]
+        for side in sides
+    ]
+    laps = [[[summarise(own).lap_rate or 0.0] for own in side.values()] for side in sides]
+    return Gap(
+        mean_return=_apart(returns),
+        interval=gap_interval(returns[0], returns[1], BOOTSTRAP_SEED),
+        return_per_step=_apart(rates),
+        lap_rate=_apart(laps),
+        trained=len(sides[0]),
+        zero_shot=len(sides[1]),
+    )
+
+
+def _apart(sides: list[list[list[float]]]) -> float:
+    """Mean over the tracks of one side less that of the other."""
+    known, unseen = (float(np.mean([np.mean(own) for own in side])) for side in sides)
+    return known - unseen
+
+
+def _per_step(row: EpisodeResult, allowed: int) -> float:
+    return row.episode_return / (row.length if row.end == "road end" else allowed)
+
+
+def steps_for_a_lap(track: Track, control_dt: float, least: int) -> int:
+    """Control steps that an episode needs so that a slow car can finish a lap, at least `least`."""
+    return max(least, round(track.length / SLOWEST / control_dt))
+
+
+def _mean_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

@@ -1,0 +1,167 @@
+"""Whoever can drive on a road and be judged there: models, zips and scripted drivers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from gymnasium import spaces
+from torch import Tensor
+
+from hotlap.config.interface import InterfaceConfig
+from hotlap.config.naming import nearest
+from hotlap.config.presets import load_preset
+from hotlap.config.runs import RunConfig
+from hotlap.config.tasks import DonkeyConfig
+from hotlap.evaluation.first_episodes import Env, Policy
+from hotlap.evaluation.judge import MakeEnv
+from hotlap.learning.driver import refuse_other_shape
+from hotlap.research.models import Model, open_model
+from hotlap.research.worlds import tracks_of
+from hotlap.sim.tracks.selection import chosen_tracks
+from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.donkey import DonkeyTask
+from hotlap.tasks.drivers import DRIVERS, make_driver
+from hotlap.tasks.interface import Interface
+from hotlap.tasks.registry import TASKS
+
+SCRIPTED = "scripted:"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Someone who drives."""
+
+    name: str
+    settings: DonkeyConfig
+    """How it sees and may act; tracks, start and time are set by whoever judges it."""
+    trained_on: frozenset[str] | None
+    """Tracks it was trained on; none where nobody knows, or nobody trained."""
+    reward: str
+    """What its judged episodes count."""
+    enter: Callable[[DonkeyConfig], tuple[Policy, MakeEnv]]
+    """From settings to who drives, and what builds the environments it drives in."""
+
+
+def open_contestant(
+    name: str,
+    device: str = "cpu",
+    trust: bool = False,
+    deterministic: bool = True,
+    task: str = "donkey",
+    preset: str = "donkey/default",
+) -> Contestant:
+    """Find a driver by name.
+
+    Args:
+        name: A run's folder, a bundle, `zoo:NAME`, a zip, or `scripted:NAME`.
+        device: Where it drives.
+        trust: Whether to open zips.
+        deterministic: Take the best action instead of drawing one.
+        task: What a zip was trained on, as it does not say so itself.
+        preset: Settings of that task.
+    """
+    if name.startswith(SCRIPTED):
+        return scripted(name)
+    model = open_model(name, device, trust)
+    if model.run is None:
+        return zipped(model, device, deterministic, task, preset)
+    if not isinstance(model.run.settings, DonkeyConfig):
+        raise ValueError(f"{name} was not trained on a road; it cannot drive on one")
+    return trained(model, device, deterministic)
+
+
+def scripted(name: str) -> Contestant:
+    """A scripted driver; `name` is `scripted:NAME`."""
+    own = name.removeprefix(SCRIPTED)
+    if own not in DRIVERS:
+        raise KeyError(nearest(own, DRIVERS, "driver"))
+
+    def enter(settings: DonkeyConfig) -> tuple[Policy, MakeEnv]:
+        task = DonkeyTask(settings)
+        driver = make_driver(own, task)
+        batch: list[BatchEnv] = []
+
+        def make(num_envs: int, who: Tensor, seed: int) -> Env:
+            batch[:] = [BatchEnv(task, num_envs, seed, who)]
+            return batch[0]
+
+        return lambda _: driver(batch[0].world), make
+
+    low = -1.0 if own == "racing_line" else 0.0
+    settings = DonkeyConfig(sensor="telemetry", throttle_min=low)
+    return Contestant(name, settings, None, settings.reward, enter)
+
+
+def trained(model: Model, device: str, deterministic: bool) -> Contestant:
+    """A model that was trained here, on a road."""
+    run = model.run
+    assert run is not None and isinstance(run.settings, DonkeyConfig)
+    return Contestant(
+        name=model.name,
+        settings=run.settings,
+        trained_on=frozenset(tracks_ever(run)),
+        reward=run.evaluation.reward or run.settings.reward,
+        enter=_entry(model, run.interface, device, deterministic),
+    )
+
+
+def tracks_ever(run: RunConfig) -> set[str]:
+    """Tracks that a run was trained on, and those of the models whose weights it began with."""
+    found, opened = set(chosen_tracks(tracks_of(run))), set()
+    while run.init_from is not None and run.init_from not in opened:
+        opened.add(run.init_from)
+        try:
+            before = open_model(run.init_from).run
+        except (OSError, ValueError):
+            before = None
+        if before is None:
+            print(f"it began with {run.init_from}, of whose tracks nothing is known", flush=True)
+            break
+        run = before
+        found |= set(chosen_tracks(tracks_of(run)))
+    return found
+
+
+def _entry(
+    model: Model, interface: InterfaceConfig, device: str, deterministic: bool
+) -> Callable[[DonkeyConfig], tuple[Policy, MakeEnv]]:
+    def enter(settings: DonkeyConfig) -> tuple[Policy, MakeEnv]:
+        task = DonkeyTask(settings, device)
+
+        def make(num_envs: int, who: Tensor, seed: int) -> Env:
+            return Interface(BatchEnv(task, num_envs, seed, who), interface)
+
+        return model.driver(deterministic), make
+
+    return enter
+
+
+def zipped(
+    model: Model, device: str, deterministic: bool, task: str, preset: str = "donkey/default"
+) -> Contestant:
+    """A zip, on the task that it is said to be from; refused where it does not fit."""
+    if task not in TASKS or TASKS[task].config is not DonkeyConfig:
+        roads = [name for name, entry in TASKS.items() if entry.config is DonkeyConfig]
+        raise KeyError(nearest(task, roads, "task on a road"))
+    settings = replace(load_preset(DonkeyConfig, preset), **TASKS[task].preset)
+    seen = DonkeyTask(settings).observation_space
+    stack = _stack(tuple(model.seen.shape or ()), seen.shape)
+    acts = model.policy.action_space
+    if not isinstance(acts, spaces.Box) or acts.shape != (2,):
+        raise ValueError(
+            f"{model.name} acts in {acts}, a car takes steering and throttle; "
+            "name the folder that the zip lies in, which says what its actions mean"
+        )
+    low, high = (float(end[1]) for end in (acts.low, acts.high))
+    settings = replace(
+        settings, throttle_min=low, throttle_max=high, steer_limit=float(acts.high[0])
+    )
+    enter = _entry(model, InterfaceConfig(stack=stack), device, deterministic)
+    return Contestant(model.name, settings, None, settings.reward, enter)
+
+
+def _stack(learned: tuple[int, ...], seen: tuple[int, ...]) -> int:
+    """How many observations a model sees at once."""
+    fits = len(learned) == len(seen) and learned[:-1] == seen[:-1] and not learned[-1] % seen[-1]
+    if not fits:
+        refuse_other_shape(learned, seen)
+    return learned[-1] // seen[-1]

@@ -1,0 +1,102 @@
+"""What `hotlap race A B` does: two drivers in the same episodes, with the same car.
+
+Track, start, seed, time, reward and the road's limits are the same for both, and nothing is
+randomised; how a driver sees and how far it may press the throttle are its own.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hotlap.config.racing import RaceConfig
+from hotlap.config.randomisation import RandomisationConfig
+from hotlap.config.runs import EvaluationConfig
+from hotlap.config.tasks import DonkeyConfig
+from hotlap.evaluation.generalisation import steps_for_a_lap
+from hotlap.evaluation.judge import HELD_OUT, judge, limits_on
+from hotlap.evaluation.race_table import print_race
+from hotlap.evaluation.racing import race_on
+from hotlap.records import EpisodeResult
+from hotlap.research.contestants import Contestant, open_contestant
+from hotlap.sim.tracks import Track, find_track
+from hotlap.sim.tracks.selection import chosen_tracks
+from hotlap.tasks.devices import choose_device
+
+Pair = tuple[Contestant, Contestant]
+
+
+def race(config: RaceConfig) -> dict[str, Any]:
+    """Race two drivers, and say who is faster."""
+    torch.set_num_threads(1)
+    device, excuse = choose_device(config.device)
+    if excuse:
+        print(excuse, flush=True)
+    roads = {name: find_track(name) for name in chosen_tracks(config.track)}
+    pair = _open_pair(config, device)
+    dt = pair[0].settings.car.control_dt
+    least = max(1, round(config.seconds / dt))
+    steps = {name: steps_for_a_lap(track, dt, least) for name, track in roads.items()}
+    rows: list[dict[str, list[EpisodeResult]]] = []
+    for contestant in pair:
+        driven = {name: _drive(contestant, name, steps[name], config) for name in roads}
+        rows.append(driven)
+    seconds = {name: count * dt for name, count in steps.items()}
+    result = race_on(rows[0], rows[1], seconds, limits_on(roads, pair[0].settings.vehicle))
+    print_race(result, config.a, config.b)
+    names = {"model_a": config.a, "model_b": config.b, "episodes": config.episodes}
+    answer = names | {"seed": config.seed, "reward": config.reward, **result.to_table()}
+    if config.video is not None:
+        first = next(iter(roads))
+        answer["video"] = str(_film(pair, roads[first], first, steps[first], config, config.video))
+        print(f"film: {config.video}")
+    return answer
+
+
+def _open_pair(config: RaceConfig, device: str) -> Pair:
+    a, b = (
+        open_contestant(name, device, config.trust, task=config.task, preset=config.preset)
+        for name in (config.a, config.b)
+    )
+    if a.settings.vehicle != b.settings.vehicle:
+        raise ValueError(
+            f"{a.name} drives the car {a.settings.vehicle!r} and {b.name} {b.settings.vehicle!r}; "
+            "race two drivers of the same car"
+        )
+    return a, b
+
+
+def _drive(
+    contestant: Contestant, track: str, steps: int, config: RaceConfig
+) -> list[EpisodeResult]:
+    settings = _settings(contestant, track, steps, config)
+    policy, make = contestant.enter(settings)
+    asked = EvaluationConfig(config.episodes, config.seed, config.start)
+    return list(judge(policy, make, (track,), asked).episodes)
+
+
+def _settings(contestant: Contestant, track: str, steps: int, config: RaceConfig) -> DonkeyConfig:
+    """A driver's own eyes and pedals in the world that both share."""
+    return replace(
+        contestant.settings,
+        tracks=(track,),
+        start=config.start,
+        max_steps=steps,
+        max_cte=DonkeyConfig.max_cte,
+        reward=config.reward,
+        randomise=RandomisationConfig(),
+    )
+
+
+def _film(pair: Pair, track: Track, name: str, steps: int, config: RaceConfig, path: Path) -> Path:
+    from hotlap.evaluation.race_film import COLOURS, Racer, film_race  # needs ffmpeg, races do not
+
+    racers = []
+    for contestant, colour, letter in zip(pair, COLOURS, "AB", strict=True):
+        settings = replace(_settings(contestant, name, steps, config), start="line")
+        policy, make = contestant.enter(settings)
+        env = make(1, torch.zeros(1, dtype=torch.int64), HELD_OUT + config.seed)
+        short = "/".join(Path(contestant.name).parts[-2:])
+        racers.append(Racer(f"{letter} {short}", policy, env, colour))
+    return film_race(path, track, (racers[0], racers[1]))
