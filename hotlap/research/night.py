@@ -301,8 +301,7 @@ class Night:
         """Why to stop; None while there is none."""
         if self._time_left() <= self._test_time():
             return f"time: {self.seconds / 3600:g} hours are over"
-        scored = any(run.score is not None for run in self.study.finished.values())
-        if len(self._failures) >= HOPELESS and not scored:
+        if len(self._failures) >= HOPELESS and not self.study.has_scored:
             return f"failing: {len(self._failures)} trials in a row, {brief(self._failures[-1])}"
         if self.seconds and self._time_left() < self._closing_time() + self._test_time():
             self.study.close_race("most of the time is spent")

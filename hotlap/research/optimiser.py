@@ -270,7 +270,7 @@ def _lead(study: Study, attempt: Attempt, most: float) -> None:
             study.stop(reason or NOTHING_LEFT)
         else:
             error = _run(study, plan, attempt)
-    if not _has_scored(study):
+    if not study.has_scored:
         last = str(study.book.records("trial")[-1]["reason"]).partition("\n")[0]
         raise RuntimeError(
             f"nothing has scored in {study.made} trials; the last: {last}"
@@ -283,7 +283,7 @@ def _run(study: Study, plan: Plan, attempt: Attempt) -> BaseException | None:
     """Make a run and write it down; raises the error that every run had so far."""
     how, error = attempt(plan)
     study.finish(plan, how)
-    if error is None or len(study.finished) < HOPELESS or _has_scored(study):
+    if error is None or len(study.finished) < HOPELESS or study.has_scored:
         return error
     if len({_kind(record["reason"]) for record in study.book.records("trial")}) > 1:
         return error
@@ -291,10 +291,6 @@ def _run(study: Study, plan: Plan, attempt: Attempt) -> BaseException | None:
         f"all of {len(study.finished)} trials failed in the same way, the last with "
         f"{_words(error)}; mend that and call again: with a folder the study goes on"
     ) from error
-
-
-def _has_scored(study: Study) -> bool:
-    return any(run.score is not None for run in study.finished.values())
 
 
 def _kind(reason: str) -> tuple[str, str]:

@@ -74,7 +74,7 @@ def research(
                 publisher.close()
             raise
         answer = _conclude(config, study, reason, say, publisher, report)
-    if not any(run.score is not None for run in study.finished.values()):
+    if not study.has_scored:
         why = brief(str(study.book.records("trial")[-1]["reason"])) if study.finished else "no run"
         raise RuntimeError(f"nothing has scored: {why}; see {folder / 'log.txt'}")
     return answer

@@ -115,6 +115,11 @@ class Study:
         return [r for r in self.finished.values() if r.role != "test" and r.cut_at is None]
 
     @property
+    def has_scored(self) -> bool:
+        """Whether any run has given a score."""
+        return any(run.score is not None for run in self.finished.values())
+
+    @property
     def pending(self) -> list[Plan]:
         """Runs decided on and not finished, oldest first."""
         return [plan for trial, plan in self.plans.items() if trial not in self.finished]
