@@ -24,6 +24,7 @@ from hotlap.config.commands import (
     BenchSimConfig,
     BenchTrainConfig,
     Command,
+    ReportConfig,
     TracksConfig,
     WatchConfig,
 )
@@ -33,19 +34,26 @@ from hotlap.config.research import ChampionConfig, ResearchConfig
 from hotlap.config.research_bench import BenchResearchConfig
 from hotlap.config.serving import ServeConfig
 from hotlap.config.training import EvaluateConfig, TrainConfig
+from hotlap.config.zoo import ZooAddConfig, ZooConfig
 
 REFUSE_WORDS = (
     "hotlap.config.",
     "hotlap.sim.tracks.",
+    "hotlap.tasks.bridges.",
     "hotlap.tasks.registry",
     "hotlap.tasks.drivers",
     "hotlap.tasks.interface",
     "hotlap.evaluation.watching",
+    "hotlap.learning.augmentation",
+    "hotlap.learning.augmentation_loss",
+    "hotlap.learning.augmentation_mirror",
     "hotlap.learning.factory",
     "hotlap.learning.driver",
     "hotlap.learning.policy_choice",
+    "hotlap.learning.roster",
     "hotlap.learning.zips",
     "hotlap.store.run_folder",
+    "hotlap.report.forgetting",
     "hotlap.research.champions",
     "hotlap.research.commands",
     "hotlap.research.contestants",
@@ -54,11 +62,13 @@ REFUSE_WORDS = (
     "hotlap.research.head_to_head",
     "hotlap.research.models",
     "hotlap.research.optimiser",
+    "hotlap.research.over_the_wire",
     "hotlap.research.overnight",
     "hotlap.research.samplers",
     "hotlap.research.space",
     "hotlap.research.trackers",
     "hotlap.research.worlds",
+    "hotlap.research.zoo",
     "hotlap.wire.server.serving",
 )
 """A `ValueError` raised in one of these modules is about what the user wrote."""
@@ -72,8 +82,9 @@ def tracks(cfg: TracksConfig) -> Answer:
     from hotlap.evaluation.track_maps import draw_map, facts, fast_line, print_table
     from hotlap.sim.tracks.catalogue import find_track
     from hotlap.sim.tracks.named import NAMES
+    from hotlap.sim.tracks.selection import chosen_tracks
 
-    chosen = [find_track(name) for name in cfg.names or NAMES]
+    chosen = [find_track(name) for name in chosen_tracks(cfg.names or NAMES)]
     rows = [facts(track) for track in chosen]
     print_table(rows)
     answer: Answer = {"tracks": rows}
@@ -102,7 +113,7 @@ def evaluate(cfg: EvaluateConfig) -> Answer:
     """Judge a driver."""
     from hotlap.research import commands
 
-    return commands.evaluate(cfg)
+    return commands.evaluate(cfg) | {"asked": cfg.asked()}
 
 
 def watch(cfg: WatchConfig) -> Answer:
@@ -133,11 +144,40 @@ def research(cfg: ResearchConfig) -> Answer:
     return answer
 
 
+def report(cfg: ReportConfig) -> Answer:
+    """Say how a run or a study went, from its files."""
+    from hotlap.report.forgetting import table_lines, tracks_report
+    from hotlap.report.study_report import write_report
+
+    if (cfg.folder / "ledger.jsonl").exists():
+        answer: Answer = {"report": str(write_report(cfg.folder))}
+        print(f"report: {answer['report']}")
+        return answer
+    answer = tracks_report(cfg.folder, cfg.picture)
+    print("\n".join(table_lines(answer["tracks"])))
+    print(f"picture: {answer['picture']}")
+    return answer
+
+
 def champion(cfg: ChampionConfig) -> Answer:
     """Show the holder of the title."""
     from hotlap.research import overnight
 
     return overnight.champion(cfg)
+
+
+def zoo(cfg: ZooConfig) -> Answer:
+    """Tell of the champions that come along."""
+    from hotlap.research import zoo
+
+    return zoo.zoo(cfg)
+
+
+def zoo_add(cfg: ZooAddConfig) -> Answer:
+    """Add a champion."""
+    from hotlap.research import zoo_adding
+
+    return zoo_adding.add(cfg)
 
 
 def serve(cfg: ServeConfig) -> Answer:
@@ -194,10 +234,14 @@ VERBS = {
     "train": Verb(TrainConfig, train, positional=("task",)),
     "research": Verb(ResearchConfig, research, positional=("task",)),
     "champion": Verb(ChampionConfig, champion, positional=("study",)),
+    "report": Verb(ReportConfig, report, positional=("folder",)),
     "evaluate": Verb(EvaluateConfig, evaluate, positional=("model",)),
     "tracks": Verb(TracksConfig, tracks, positional=("names",)),
     "watch": Verb(WatchConfig, watch, positional=("model",)),
     "race": Verb(RaceConfig, race, positional=("a", "b")),
+    "zoo": Verb(ZooConfig, zoo, positional=("name",)),
+    "zoo show": Verb(ZooConfig, zoo, positional=("name",)),
+    "zoo add": Verb(ZooAddConfig, zoo_add, positional=("name", "run")),
     "serve": Verb(ServeConfig, serve),
     "bench sim": Verb(BenchSimConfig, bench_sim),
     "bench train": Verb(BenchTrainConfig, bench_train),

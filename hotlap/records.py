@@ -55,9 +55,15 @@ class EpisodeResult(Record):
     seconds: float | None = None
     """Simulated time it took."""
     laps: int | None = None
-    """Laps that count: driven from end to end without leaving the road."""
+    """Laps that count: driven from end to end without leaving the road. An open road is one lap."""
+    laps_begun: int | None = None
+    """Laps that it began and had time for; a crash loses one, the clock's end does not."""
     lap_times: tuple[float, ...] | None = None
-    """Their times in seconds, in the order driven."""
+    """Times of those that count in seconds, in the order driven."""
+    flying_lap_times: tuple[float, ...] | None = None
+    """The same for laps that began in motion: the second and later ones."""
+    over_edge: float | None = None
+    """Share of the steps on which some part of the car's width was beyond the road's edge."""
     mean_abs_cte: float | None = None
     """Mean distance from the line, in DonkeyCar units of 0.125 m."""
     mean_speed: float | None = None
@@ -85,13 +91,21 @@ class Summary(Record):
     mean_interval: Interval | None
     """Bootstrap interval (95 %) of `mean_return`; None for a single episode."""
     lap_rate: float | None = None
-    """Share of the episodes with a lap that counts, or with an open road driven to its end."""
+    """Share of the episodes with a lap that counts."""
+    laps_finished: float | None = None
+    """Laps that count over laps that were begun and had time to finish."""
     mean_lap_time: float | None = None
     """Mean time of all laps that count, seconds."""
     best_lap_time: float | None = None
     """Time of the fastest of them, seconds."""
     lap_time_ratio: float | None = None
     """That time over the least possible on its track; None where no one solved for the latter."""
+    mean_lap_ratio: float | None = None
+    """Mean time of all laps that count over the least possible; of several tracks, their mean."""
+    flying_lap_ratio: float | None = None
+    """The same for laps that began in motion, as the least possible does."""
+    over_edge: float | None = None
+    """Share of the steps on which some part of the car's width was beyond the road's edge."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,13 +23,28 @@ class TracksConfig(Command):
     """List the tracks, with what makes each of them hard."""
 
     names: tuple[str, ...] = ()
-    """Which tracks; all of them when none is named."""
+    """Which tracks: names, ranges such as circuit:0-9, all or unseen; the scenes if none."""
     draw: Path | None = None
     """Write one map per track, as PNG, into this folder."""
     sheet: Path | None = None
     """Write what the camera sees on each track to this PNG file."""
     preset: str = "donkey/default"
     """Settings behind the sheet: a shipped preset by name, or a TOML file of your own."""
+
+
+@dataclass(frozen=True)
+class ReportConfig(Command):
+    """Say from its files how a run fared on each track and what it forgot, or how a study went."""
+
+    folder: Path
+    """The folder of a run or of a study."""
+    picture: Path | None = None
+    """Draw a run's tracks to this PNG file; none is report/tracks.png in its folder."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn."""
+        if self.picture is not None and self.picture.suffix != ".png":
+            raise ValueError(f"picture must end in .png, got {self.picture}")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Settings of the learners."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from hotlap.config.augmentation import AugmentationConfig
 from hotlap.config.naming import nearest
 
 AGENTS = ("ppo", "dqn", "sac", "tqc")
@@ -35,6 +36,8 @@ class AgentConfig:
     """How many of the latest observations are seen together."""
     normalise_observations: bool = False
     """Scale numbers that are seen (not pictures) to mean 0 and spread 1, as seen so far."""
+    augment: AugmentationConfig = field(default_factory=AugmentationConfig)
+    """How pictures are changed at random when they are learned from."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot learn."""
@@ -96,6 +99,10 @@ class PPOConfig(AgentConfig):
     """Scale rewards so that returns have spread 1, as seen so far."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the nets; auto takes bfloat16 for pictures on a GPU."""
+    augment_weight: float = 0.1
+    """Weight of the pull of policy and value on changed pictures towards those on real ones."""
+    augment_share: float = 0.25
+    """Part of every minibatch that is changed and judged again, where `augment` says how."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot learn."""
@@ -114,6 +121,13 @@ class PPOConfig(AgentConfig):
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if not self.max_grad_norm > 0:
             raise ValueError(f"max_grad_norm must be positive, got {self.max_grad_norm}")
+        if not self.augment_weight > 0:
+            raise ValueError(
+                f"augment_weight must be positive, got {self.augment_weight}; "
+                "leave augment out to change no pictures"
+            )
+        if not 0 < self.augment_share <= 1:
+            raise ValueError(f"augment_share must lie in (0, 1], got {self.augment_share}")
         if self.policy not in POLICIES:
             raise ValueError(nearest(self.policy, POLICIES, "policy"))
 
@@ -143,7 +157,7 @@ class ReplayConfig(AgentConfig):
     backup_clip: float = 0.0
     """Largest size of what a critic is taught; 0 is no limit."""
     shift: int = 0
-    """Pixels by which pictures are shifted at random when learned from; 0 leaves them alone."""
+    """Short for `augment.shift`; 0 leaves it to that."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot learn."""
@@ -158,6 +172,11 @@ class ReplayConfig(AgentConfig):
         for name in ("updates_per_step", "max_updates_per_step"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.shift and self.augment.shift not in (0, self.shift):
+            raise ValueError(
+                f"shift is {self.shift} and augment.shift {self.augment.shift}, which is the same "
+                "setting; leave one out"
+            )
         if not 0 < self.tau <= 1:
             raise ValueError(f"tau must lie in (0, 1], got {self.tau}")
         if self.replay_size < self.envs * (self.n_step + self.stack + 1):
@@ -165,6 +184,11 @@ class ReplayConfig(AgentConfig):
                 f"replay_size of {self.replay_size} is too small for {self.envs} environments; "
                 f"at least {self.envs * (self.n_step + self.stack + 1)}"
             )
+
+    @property
+    def augmentation(self) -> AugmentationConfig:
+        """How pictures are changed, whichever way it was set."""
+        return replace(self.augment, shift=self.shift or self.augment.shift)
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,8 @@ class ResearchConfig(Command):
     preset: str = "auto"
     """Settings of the task: a shipped preset by name, or a TOML file of your own."""
     track: tuple[str, ...] = ()
-    """Tracks to train on; none takes the preset's."""
+    """Tracks to train on: names, ranges such as circuit:0-199 (below 90000) or all; none takes the
+    preset's."""
     unseen: tuple[str, ...] = ()
     """Tracks the champion is shown on at the end; none takes some it was not trained on."""
     eval_episodes: int = 10

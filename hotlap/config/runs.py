@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hotlap.config.bridges import BridgeConfig
 from hotlap.config.interface import InterfaceConfig
 from hotlap.config.learners import AGENTS, DQNConfig, PPOConfig, SACConfig, TQCConfig
+from hotlap.config.schedules import ScheduleConfig
 from hotlap.config.tasks import DonkeyConfig, TagConfig
 
 Agent = PPOConfig | DQNConfig | SACConfig | TQCConfig
@@ -84,8 +86,12 @@ class RunConfig:
     """How checkpoints and the final policy are judged."""
     rollback: RollbackConfig = field(default_factory=RollbackConfig)
     """What is done after a collapse."""
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    """Which of its tracks are driven when."""
     init_from: str | None = None
     """Model whose weights it began with."""
+    bridge: BridgeConfig | None = None
+    """Simulators over the wire that it drives in; none drives in this process."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""

@@ -17,7 +17,9 @@ class DonkeyConfig:
     """Drive a DonkeyCar round its tracks."""
 
     tracks: tuple[str, ...] = ("generated_track",)
-    """Tracks by name, `family:seed` or CSV path; environment i gets track i modulo their number."""
+    """Tracks by name, `family:seed`, CSV path, range (`circuit:0-199`) or word (`all`, `unseen`);
+    environment i gets track i modulo their number, where no schedule decides. A
+    training that has more tracks than environments draws one for every episode."""
     vehicle: str = "donkey"
     """Named vehicle."""
     sensor: Literal["camera", "lidar", "telemetry"] = "camera"

@@ -5,12 +5,15 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from hotlap.config.bridges import SCENES, BridgeConfig, over_the_wire
 from hotlap.config.commands import Command
 from hotlap.config.interface import InterfaceConfig
 from hotlap.config.learners import AGENTS, DQNConfig, PPOConfig, SACConfig, TQCConfig
 from hotlap.config.naming import nearest
 from hotlap.config.presets import load_preset
 from hotlap.config.runs import Agent, EvaluationConfig, RollbackConfig, RunConfig
+from hotlap.config.schedules import CurriculumConfig, PLRConfig, ScheduleConfig, ScheduleName
+from hotlap.config.strengths import Strength, find_randomisation
 from hotlap.config.tasks import DonkeyConfig, TagConfig
 
 TRACKERS = ("wandb", "trackio", "mlflow")
@@ -53,9 +56,20 @@ class TrainConfig(Command):
     reward_shaping: str | None = None
     """Named reward; none is the task's own."""
     track: tuple[str, ...] = ()
-    """Tracks to train on; none takes the preset's."""
+    """Tracks to train on: names, ranges such as circuit:0-199 (below 90000) or all; none takes the
+    preset's."""
+    schedule: ScheduleName = "parallel"
+    """Which of several tracks are driven when: all at once, one after another (switch), from easy
+    to hard by success (curriculum), or those from which most is to be learned (plr)."""
+    host: str | None = None
+    """Drive over the wire, in the simulators on this machine; left out, drive in this process."""
+    port: tuple[int, ...] = ()
+    """Where those simulators listen (9091 if left out); several are driven at once."""
     preset: str = "auto"
     """Settings of the task: a shipped preset by name, or a TOML file of your own."""
+    randomise: Strength | None = None
+    """How much looks, lens, car and delay differ between episodes: none, light (half) or full; left
+    out it is the preset's."""
     save_dir: Path | None = None
     """The run's folder; none makes one under the root."""
     resume: Path | None = None
@@ -82,6 +96,12 @@ class TrainConfig(Command):
     """Named reward that judged episodes count; none is the one trained with."""
     rollback: RollbackConfig = field(default_factory=RollbackConfig)
     """What is done after a collapse."""
+    curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
+    """Settings of the schedule curriculum."""
+    plr: PLRConfig = field(default_factory=PLRConfig)
+    """Settings of the schedule plr."""
+    bridge: BridgeConfig = field(default_factory=BridgeConfig)
+    """How simulators are driven over the wire."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """Settings of ppo."""
     dqn: DQNConfig = field(default_factory=DQNConfig)
@@ -120,6 +140,7 @@ class TrainConfig(Command):
                 raise ValueError(nearest(name, TRACKERS, "tracker"))
         if self.env is not None and self.task not in ("donkey", self.env):
             raise ValueError(f"two tasks: {self.task} and --env {self.env}; leave one out")
+        over_the_wire(self.bridge, self.host, self.port)  # refuses an address at once
         self.agent_settings()  # refuses a learning rate or a number of environments at once
 
     def agent_settings(self) -> Agent:
@@ -149,9 +170,14 @@ class TrainConfig(Command):
             has_compiler: Whether anything can be compiled at all.
             known_tasks: Class of settings and preset values of each task by its name.
         """
+        if (self.env or self.task) in SCENES:
+            return self._on_scene().settle(device, has_compiler, known_tasks)
         task, agent, settings = self.env or self.task, self.agent_settings(), None
+        bridge = over_the_wire(self.bridge, self.host, self.port)
         if task in known_tasks:
             settings = self._task_settings(known_tasks[task], on_gpu=device != "cpu")
+            if bridge is not None:
+                agent, settings = self._for_simulators(bridge, agent, settings)
         else:
             self._refuse_for_gym()
             agent = _for_gym(agent)
@@ -171,21 +197,60 @@ class TrainConfig(Command):
             seed=self.seed,
             device=device,
             threads=self.threads,
-            compiled=compiled and settings is not None,
+            compiled=compiled and settings is not None and bridge is None,
             evaluation=EvaluationConfig(
                 episodes=self.eval_episodes,
                 start=self.evaluation_start,
                 reward=self.evaluation_reward,
             ),
             rollback=self.rollback,
+            schedule=ScheduleConfig(self.schedule, self.curriculum, self.plr),
             init_from=self.init_from,
+            bridge=bridge,
         )
+
+    def _on_scene(self) -> "TrainConfig":
+        """The same by our own names, where gym_donkeycar's name of an environment was given."""
+        name = self.env or self.task
+        if self.track not in ((), (SCENES[name],)):
+            raise ValueError(f"{name} is driven on {SCENES[name]}; leave --track out, or --env")
+        return replace(self, task="donkey", env=None, track=(SCENES[name],))
+
+    def _for_simulators(
+        self, bridge: BridgeConfig, agent: Agent, settings: DonkeyConfig | TagConfig
+    ) -> tuple[Agent, DonkeyConfig]:
+        """Settings for a few simulators over the wire."""
+        count = len(bridge.addresses)
+        if not isinstance(settings, DonkeyConfig):
+            raise ValueError("only donkey is driven over the wire; leave --host and --port out")
+        if settings.sensor != "camera":
+            raise ValueError(
+                f"only the camera can be driven by over the wire, not {settings.sensor}; "
+                "write donkey, or leave --host and --port out"
+            )
+        if self.envs not in (None, count):
+            raise ValueError(
+                f"an address is one environment: --envs {self.envs} needs as many, got {count}; "
+                "write a --port for each (hotlap serve takes several on one port)"
+            )
+        if self.schedule != "parallel":
+            raise ValueError(f"--schedule {self.schedule} is not for simulators over the wire")
+        if self.randomise:
+            raise ValueError("--randomise is for worlds in this process; leave it out, or --host")
+        agent = replace(agent, envs=count)
+        if isinstance(agent, PPOConfig) and agent.steps == PPOConfig.steps:
+            steps = max(1024 // count // 128, 1) * 128
+            agent = replace(agent, steps=steps, batch_size=min(agent.batch_size, 128))
+        elif isinstance(agent, PPOConfig):
+            agent = replace(agent, batch_size=min(agent.batch_size, count * agent.steps))
+        return agent, settings
 
     def _refuse_for_gym(self) -> None:
         """Stop at what has no meaning in an environment that is not ours."""
         usual = TrainConfig()
-        for name in ("track", "preset", "reward_shaping", "actions", "n_steer", "n_throttle",
-                     "evaluation_start", "evaluation_reward", "video"):  # fmt: skip
+        for name in ("track", "preset", "randomise", "reward_shaping", "actions", "n_steer",
+                     "n_throttle", "evaluation_start", "evaluation_reward", "video", "host", "port",
+                     "bridge"):  # fmt: skip
             if getattr(self, name) != getattr(usual, name):
                 raise ValueError(
                     f"--{name.replace('_', '-')} is for hotlap's own tasks, and "
@@ -209,7 +274,7 @@ class TrainConfig(Command):
         """Settings of one of our tasks: its preset's, then what was set here."""
         kind, preset = known
         if kind is TagConfig:
-            for name in ("track", "reward_shaping", "evaluation_reward"):
+            for name in ("track", "randomise", "reward_shaping", "evaluation_reward"):
                 if getattr(self, name):
                     raise ValueError(f"--{name.replace('_', '-')} is for donkey tasks only")
             return TagConfig() if self.preset == "auto" else load_preset(TagConfig, self.preset)
@@ -219,6 +284,8 @@ class TrainConfig(Command):
         settings = replace(load_preset(DonkeyConfig, name), **preset)
         if self.track:
             settings = replace(settings, tracks=self.track)
+        if self.randomise:
+            settings = replace(settings, randomise=find_randomisation(self.randomise))
         if self.reward_shaping:
             settings = replace(settings, reward=self.reward_shaping)
         return settings
@@ -237,6 +304,8 @@ def _for_gym(agent: Agent) -> Agent:
         for name in ("normalise_observations", "normalise_rewards"):
             if getattr(agent, name):
                 raise ValueError(f"ppo.{name} is for hotlap's own tasks only")
+        if agent.augment.active:
+            raise ValueError("ppo.augment is for hotlap's own tasks only; use sac, tqc or dqn")
         if (agent.envs, agent.steps) == (PPOConfig.envs, PPOConfig.steps):
             agent = replace(agent, envs=8, steps=256, batch_size=min(agent.batch_size, 256))
     return agent
@@ -249,8 +318,8 @@ class EvaluateConfig(Command):
     model: str
     """A run's folder, a bundle, a name from the zoo (zoo:NAME), or scripted:NAME."""
     track: tuple[str, ...] = ()
-    """Tracks to drive: names, all (the eleven scenes) or a range such as circuit:100-199; none
-    takes those it was trained on."""
+    """Tracks to drive: names, all (the eleven scenes), unseen (100 generated tracks that are kept
+    out of training) or a range such as circuit:100-199; none takes those it was trained on."""
     episodes: int = 10
     """Episodes, shared out among the tracks; with --sets, of every track in every set."""
     sets: int = 0
@@ -259,6 +328,15 @@ class EvaluateConfig(Command):
     """Seed of the episodes; never one of a training, whatever its number."""
     start: Literal["line", "random"] = "random"
     """Begin at the track's own start poses at rest, or anywhere on it, rolling."""
+    randomise: Strength | None = None
+    """How much looks, lens, car and delay differ between episodes: none, light (half) or full; left
+    out it is as in training."""
+    host: str | None = None
+    """Drive over the wire, in the simulators on this machine; left out, drive in this process."""
+    port: tuple[int, ...] = ()
+    """Where those simulators listen (9091 if left out); several are driven at once."""
+    bridge: BridgeConfig = field(default_factory=BridgeConfig)
+    """How simulators are driven over the wire."""
     stochastic: bool = False
     """Draw actions instead of taking the best."""
     plot: Path | None = None
@@ -286,5 +364,18 @@ class EvaluateConfig(Command):
             raise ValueError(f"video must end in .mp4, got {self.video}")
         if self.plot is not None and self.plot.suffix != ".png":
             raise ValueError(f"plot must end in .png, got {self.plot}")
+        over_the_wire(self.bridge, self.host, self.port)  # refuses an address at once
         if self.sets < 0:
             raise ValueError(f"sets must be 0 or more, got {self.sets}")
+
+    def asked(self) -> dict[str, Any]:
+        """What was asked for and decides the result, where it is not the usual."""
+        free = {"model", "json", "debug", "root", "plot", "video", "device", "trust"}
+        free |= {"host", "port", "bridge"}  # told with what came of them
+        usual = {f.name: f.default for f in fields(self) if f.name not in free}
+        given = {name: getattr(self, name) for name in usual}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+            if value != usual[name]
+        }

@@ -43,6 +43,10 @@ def summary_lines(summary: Summary) -> list[str]:
     ]
     if summary.lap_rate is not None:
         lines.append(f"lap rate  {summary.lap_rate:.0%} of the episodes with a clean lap")
+    if summary.laps_finished is not None:
+        lines.append(f"laps      {summary.laps_finished:.0%} of those begun were finished")
+    if summary.over_edge is not None:
+        lines.append(f"over edge {summary.over_edge:.1%} of the steps, in part or in whole")
     if summary.best_lap_time is not None:
         ratio = summary.lap_time_ratio
         beside = "" if ratio is None else f", {ratio:.2f} x the least possible"
@@ -70,6 +74,10 @@ def _number(value: float | None, digits: int = 2) -> str | None:
     return None if value is None else f"{value:.{digits}f}"
 
 
+def _share(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0%}"
+
+
 def _within(interval: Interval | None, of: str = "") -> str:
     return "" if interval is None else f"{of} within {interval[0]:.2f} to {interval[1]:.2f} (95 %)"
 
@@ -88,6 +96,7 @@ EPISODE_COLUMNS: Columns[EpisodeResult] = {
     "speed m/s": lambda row: _number(row.mean_speed),
     "|cte|": lambda row: _number(row.mean_abs_cte),
     "road m": lambda row: _number(row.progress, 1),
+    "over edge": lambda row: _share(row.over_edge),
     "end": _end,
 }
 TRACK_COLUMNS: Columns[Summary] = {
@@ -95,8 +104,12 @@ TRACK_COLUMNS: Columns[Summary] = {
     "return": lambda row: f"{row.mean_return:.2f} ± {row.std_return:.2f}",
     "IQM": lambda row: _number(row.iqm),
     "95 %": lambda row: row.interval and f"{row.interval[0]:.2f} to {row.interval[1]:.2f}",
-    "lap rate": lambda row: None if row.lap_rate is None else f"{row.lap_rate:.0%}",
+    "lap rate": lambda row: _share(row.lap_rate),
+    "laps": lambda row: _share(row.laps_finished),
     "mean lap s": lambda row: _number(row.mean_lap_time),
     "best lap s": lambda row: _number(row.best_lap_time),
     "x limit": lambda row: _number(row.lap_time_ratio),
+    "mean x": lambda row: _number(row.mean_lap_ratio),
+    "flying x": lambda row: _number(row.flying_lap_ratio),
+    "over edge": lambda row: _share(row.over_edge),
 }

@@ -11,16 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hotlap.evaluation.lap_books import LapBook, Road, read_crossings, read_laps
 from hotlap.records import End, EpisodeResult
 from hotlap.tasks.adapters.arrays import Array, to_array
 from hotlap.tasks.batch import BatchEnv, Step
+from hotlap.tasks.donkey import DonkeyTask
 from hotlap.tasks.interface import Interface
 from hotlap.tasks.task import Task
 
 Env = BatchEnv | Interface
 Policy = Callable[[Tensor], Tensor]
 """From observations (B, ...), as the environments give them, to actions as they take them."""
-TOLD = ("speed", "cte", "laps", "lap_time", "progress", "s")
+TOLD = ("speed", "cte", "laps", "lap_time", "progress", "s", "passed", "over_edge")
 """Metrics that are written down, where a task has them."""
 LOOK_EVERY = 32
 """On a GPU, steps between looks whether all have ended: looking makes it wait."""
@@ -71,8 +73,8 @@ def tell(
     """How the episode with these steps went."""
     last = {name: float(column[-1]) for name, column in own.items()}
     length = len(own["done"])
-    end = _end(bool(last["terminated"]), length < task.max_steps, on_road="s" in own)
-    lap_times = own.get("lap_time")
+    end = _end(bool(last["terminated"]), length < task.max_steps, on_road="cte" in own)
+    book = _lap_book(own, end, task, identity)
     return EpisodeResult(
         identity=identity,
         seed=seed,
@@ -80,14 +82,27 @@ def tell(
         episode_return=last["return"],
         length=length,
         seconds=length * task.control_dt,
-        laps=int(last["laps"]) if "laps" in last else None,
-        lap_times=None if lap_times is None else tuple(lap_times[lap_times > 0].tolist()),
+        laps=None if book is None else book.laps,
+        laps_begun=None if book is None else book.begun,
+        lap_times=None if book is None else book.times,
+        flying_lap_times=None if book is None else book.flying,
+        over_edge=float((own["over_edge"] > 0).mean()) if "over_edge" in own else None,
         mean_abs_cte=float(np.abs(own["cte"]).mean()) if "cte" in own else None,
         mean_speed=float(own["speed"].mean()) if "speed" in own else None,
         progress=last.get("progress"),
         end=end,
-        crash_s=last["s"] if end == "crashed" else None,
+        crash_s=last.get("s") if end == "crashed" else None,
     )
+
+
+def _lap_book(own: dict[str, Array], end: End, task: Task, identity: int) -> LapBook | None:
+    """The laps of an episode, where its task has roads."""
+    if not isinstance(task, DonkeyTask):
+        return read_crossings(own, end) if "lap_time" in own else None
+    track = task.roads.tracks[identity % len(task.roads.tracks)]
+    at_rest = task.config.start == "line"
+    road = Road(track.length, track.closed, at_rest, task.vehicle.width, task.control_dt)
+    return read_laps(own, end, road)
 
 
 def _end(terminated: bool, early: bool, on_road: bool) -> End:

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from hotlap.evaluation.crashes import Crashes, find_crashes
+from hotlap.evaluation.lap_books import SLOWEST
 from hotlap.evaluation.statistics import gap_interval
 from hotlap.evaluation.summary import BOOTSTRAP_SEED, summarise, without_episodes
 from hotlap.records import EpisodeResult, EvalResult, Interval, Record, Summary
@@ -23,8 +24,6 @@ DRIVES = 0.9
 """Least lap rate of a policy that drives a track."""
 FAILS = 0.1
 """Lap rate below which it fails there; what lies between works sometimes."""
-SLOWEST = 1.5
-"""Mean speed of the slowest lap that there is time for, m/s."""
 Episodes = list[EpisodeResult]
 
 
@@ -34,10 +33,8 @@ class TrackReport(Summary):
 
     trained: bool | None
     """Whether the policy was trained on it."""
-    verdict: Verdict
-    """Whether the policy drives it, by its lap rate."""
-    mean_lap_ratio: float | None
-    """Mean lap time over the least possible."""
+    verdict: Verdict | None
+    """Whether the policy drives it, by its lap rate; None where no episode tells."""
     crashes: Crashes
     """Where it crashed."""
     sets: tuple[Summary, ...]
@@ -54,8 +51,8 @@ class Gap(Record):
     """Bootstrap interval (95 %) over episodes; the choice of tracks is not part of it."""
     return_per_step: float
     """The same of returns per step of the time allowed, which longer episodes do not raise."""
-    lap_rate: float
-    """Difference of the lap rates."""
+    lap_rate: float | None
+    """Difference of the lap rates; None where the episodes of a side tell of none."""
     trained: int
     """How many tracks were trained on."""
     zero_shot: int
@@ -66,9 +63,7 @@ class Gap(Record):
 class Report(Summary):
     """A policy on many tracks."""
 
-    mean_lap_ratio: float | None
-    """Mean over tracks of the mean lap time over the least possible."""
-    verdict: Verdict
+    verdict: Verdict | None
     """Drives or fails where it does so on every track."""
     gap: Gap | None
     """Trained less zero-shot; None where there are not both."""
@@ -102,14 +97,13 @@ def report_on(
     together = summarise(every, limits)
     each = [summarise(own, limits) for own in sets]
     tracks = {
-        name: _track_report(name, road, every, together, each, trained, limits)
+        name: _track_report(name, road, every, together, each, trained)
         for name, road in roads.items()
     }
     # The fastest lap of all tracks is one of the shortest road, and says nothing of the others.
     ratio = _mean_known([row.lap_time_ratio for row in tracks.values()])
     return Report(
         **vars(replace(without_episodes(together), lap_time_ratio=ratio)),
-        mean_lap_ratio=_mean_known([row.mean_lap_ratio for row in tracks.values()]),
         verdict=overall_verdict([row.verdict for row in tracks.values()]),
         gap=find_gap(every, trained, allowed),
         sets=tuple(without_episodes(result) for result in each),
@@ -126,16 +120,13 @@ def _track_report(
     together: EvalResult,
     each: list[EvalResult],
     trained: AbstractSet[str] | None,
-    limits: Mapping[str, float],
 ) -> TrackReport:
     own = [episode for episode in every if episode.track == name]
     summary = together.tracks[name]
-    limit, lap = limits.get(name), summary.mean_lap_time
     return TrackReport(
         **vars(summary),
         trained=None if trained is None else name in trained,
-        verdict=verdict_of(summary.lap_rate or 0.0),
-        mean_lap_ratio=None if lap is None or limit is None else lap / limit,
+        verdict=None if summary.lap_rate is None else verdict_of(summary.lap_rate),
         crashes=find_crashes(own, road),
         sets=tuple(result.tracks[name] for result in each),
     )
@@ -148,9 +139,12 @@ def verdict_of(lap_rate: float) -> Verdict:
     return "fails" if lap_rate < FAILS else "sometimes"
 
 
-def overall_verdict(verdicts: Sequence[Verdict]) -> Verdict:
-    """What all tracks agree on; where they do not, it works sometimes."""
-    return verdicts[0] if len(set(verdicts)) == 1 else "sometimes"
+def overall_verdict(verdicts: Sequence[Verdict | None]) -> Verdict | None:
+    """What all tracks that tell agree on; where they do not, it works sometimes."""
+    told = [verdict for verdict in verdicts if verdict is not None]
+    if not told:
+        return None
+    return told[0] if len(set(told)) == 1 else "sometimes"
 
 
 def find_gap(
@@ -171,12 +165,13 @@ def find_gap(
         [[_per_step(row, allowed[name]) for row in own] for name, own in side.items()]
         for side in sides
     ]
-    laps = [[[summarise(own).lap_rate or 0.0] for own in side.values()] for side in sides]
+    told = [[summarise(own).lap_rate for own in side.values()] for side in sides]
+    laps = [[[rate] for rate in side if rate is not None] for side in told]
     return Gap(
         mean_return=_apart(returns),
         interval=gap_interval(returns[0], returns[1], BOOTSTRAP_SEED),
         return_per_step=_apart(rates),
-        lap_rate=_apart(laps),
+        lap_rate=_apart(laps) if all(laps) else None,
         trained=len(sides[0]),
         zero_shot=len(sides[1]),
     )

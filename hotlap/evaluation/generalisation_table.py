@@ -33,12 +33,12 @@ def report_lines(report: Report) -> list[str]:
     lines = [line for line in summary_lines(report) if not line.startswith("best lap")]
     if report.mean_lap_ratio is not None:
         lines.append(
-            f"mean lap  {report.mean_lap_ratio:.2f} x the least possible, mean over tracks "
-            f"(best laps {report.lap_time_ratio:.2f} x)"
+            f"mean lap  {report.mean_lap_ratio:.3f} x the least possible, mean over tracks "
+            f"({_flying(report)}best laps {report.lap_time_ratio:.3f} x)"
         )
     lines.append(f"gap       {_gap(report.gap)}")
     rule = f"drives from {DRIVES:.0%} of the episodes with a lap, fails below {FAILS:.0%}"
-    return [*lines, f"verdict   {report.verdict}: {counts} ({rule})"]
+    return [*lines, f"verdict   {report.verdict or 'none'}: {counts} ({rule})"]
 
 
 def crash_words(crashes: Crashes, spots: int = 2) -> str:
@@ -55,7 +55,16 @@ def _table(report: Report) -> Table:
     table.add_column("track", no_wrap=True)
     table.add_column("", no_wrap=True)
     numbered = [f"set {number}" for number in range(1, len(report.sets) + 1)]
-    for heading in (*numbered, "mean", "95 %", "lap rate", "x limit"):
+    for heading in (
+        *numbered,
+        "mean",
+        "95 %",
+        "lap rate",
+        "laps",
+        "x limit",
+        "flying",
+        "over edge",
+    ):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("crashes")
@@ -70,28 +79,40 @@ def _cells(row: TrackReport) -> list[str]:
         *(_set(own) for own in row.sets),
         f"{row.mean_return:.1f}",
         "-" if within is None else f"{within[0]:.1f} to {within[1]:.1f}",
-        _share(row),
-        "-" if row.mean_lap_ratio is None else f"{row.mean_lap_ratio:.2f}",
-        f"[{STYLES[row.verdict]}]{row.verdict}[/]",
+        _share(row.lap_rate),
+        _share(row.laps_finished),
+        _ratio(row.mean_lap_ratio),
+        _ratio(row.flying_lap_ratio),
+        _share(row.over_edge),
+        "-" if row.verdict is None else f"[{STYLES[row.verdict]}]{row.verdict}[/]",
         crash_words(row.crashes),
     ]
 
 
 def _set(own: Summary) -> str:
-    return f"{own.mean_return:.1f} {_share(own):>4}"
+    return f"{own.mean_return:.1f} {_share(own.lap_rate):>4}"
 
 
-def _share(own: Summary) -> str:
-    return "-" if own.lap_rate is None else f"{own.lap_rate:.0%}"
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _flying(report: Report) -> str:
+    ratio = report.flying_lap_ratio
+    return "" if ratio is None else f"flying laps {ratio:.3f} x, "
 
 
 def _gap(gap: Gap | None) -> str:
     if gap is None:
         return "none: it takes trained and zero-shot tracks"
     low, high = gap.interval
+    laps = "" if gap.lap_rate is None else f", {100 * gap.lap_rate:+.0f} points of lap rate"
     return (
         f"{gap.mean_return:.2f} in return within {low:.2f} to {high:.2f} (95 %), "
-        f"{gap.return_per_step:+.3f} in return per step, "
-        f"{100 * gap.lap_rate:+.0f} points of lap rate "
+        f"{gap.return_per_step:+.3f} in return per step{laps} "
         f"({gap.trained} trained - {gap.zero_shot} zero-shot)"
     )

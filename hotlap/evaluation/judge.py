@@ -18,7 +18,7 @@ from hotlap.config.runs import EvaluationConfig
 from hotlap.evaluation.first_episodes import Env, Policy, first_episode, play, tell
 from hotlap.evaluation.summary import summarise
 from hotlap.records import EpisodeResult, EvalResult
-from hotlap.sim.lap_records import lap_limit
+from hotlap.sim.lap_records import limit_time
 from hotlap.tasks.adapters.arrays import Array
 from hotlap.tasks.donkey import DonkeyTask
 from hotlap.tasks.task import Task
@@ -156,5 +156,5 @@ def _limits(task: Task, tracks: Sequence[str]) -> dict[str, float]:
 
 def limits_on(tracks: Iterable[str], vehicle: str) -> dict[str, float]:
     """The least possible lap time by track, seconds, where someone solved for it."""
-    solved = {track: lap_limit(track, vehicle) for track in tracks}
-    return {track: limit.time for track, limit in solved.items() if limit is not None}
+    solved = {track: limit_time(track, vehicle) for track in tracks}
+    return {track: time for track, time in solved.items() if time is not None}

@@ -4,8 +4,11 @@ A closed track is a flying lap; an open one starts from standstill. Solved limit
 read by `hotlap.sim.lap_records`, so only whoever changes a track or a car needs the solver:
 
     python -m hotlap.evaluation.lap_limit --all            solve and save every named track
+    python -m hotlap.evaluation.lap_limit unseen           the same for the tracks kept apart
     python -m hotlap.evaluation.lap_limit warren --check   also halve the spacing and compare
     python -m hotlap.evaluation.lap_limit --all --drive    drive the saved lines in the simulator
+
+Of generated tracks only the times are saved; to drive one, its line is solved anew.
 """
 
 import argparse
@@ -14,10 +17,11 @@ from dataclasses import dataclass, replace
 from hotlap.config.vehicles import VehicleConfig, find_vehicle
 from hotlap.evaluation.driven_laps import drive_lines
 from hotlap.evaluation.lap_programme import Solution, racing_line_of, solve_road
-from hotlap.sim.lap_records import LapLimit, lap_limit, save_lap_limit
+from hotlap.sim.lap_records import LapLimit, lap_limit, limit_time, save_lap_limit, save_lap_times
 from hotlap.sim.racing_line import RacingLine, centre_time, sample_road, slower_line
 from hotlap.sim.speed_profile import CarLimits, limits_of
 from hotlap.sim.tracks import NAMES, find_track
+from hotlap.sim.tracks.selection import ALL, chosen_tracks
 from hotlap.sim.tracks.track import Track
 
 LONG = 100.0
@@ -102,7 +106,7 @@ def solve_record(
 
 
 def drive_records(names: list[str], vehicle: str, reserve: float = RESERVE) -> dict[str, float]:
-    """Time of the reference driver on each track by its shipped line; nan where it went off."""
+    """Time of the reference driver on each track by its solved line; nan where it went off."""
     car = find_vehicle(vehicle)
     tracks = [find_track(name) for name in names]
     laps = drive_lines(car, tracks, _driver_lines(tracks, car, vehicle, reserve))
@@ -113,17 +117,13 @@ def drive_records(names: list[str], vehicle: str, reserve: float = RESERVE) -> d
 def _driver_lines(
     tracks: list[Track], car: VehicleConfig, vehicle: str, reserve: float
 ) -> list[RacingLine]:
-    """Shipped lines, slowed to leave the driver a reserve of grip."""
+    """Solved lines, slowed to leave the driver a reserve of grip."""
     limits = limits_of(car)
     lines = []
     for track in tracks:
         record = lap_limit(track.name, vehicle)
-        if record is None:
-            raise KeyError(
-                f"no lap limit is shipped for {vehicle!r} on {track.name!r}; "
-                f"solve it: python -m hotlap.evaluation.lap_limit {track.name} --vehicle {vehicle}"
-            )
-        lines.append(slower_line(track, record.line, limits, reserve))
+        line = solve_line(track, limits, LimitConfig())[1] if record is None else record.line
+        lines.append(slower_line(track, line, limits, reserve))
     return lines
 
 
@@ -134,7 +134,7 @@ def main(words: list[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tracks", nargs="*", help="names of tracks")
+    parser.add_argument("tracks", nargs="*", help="tracks, ranges, or unseen")
     parser.add_argument("--all", action="store_true", help="every named track")
     parser.add_argument("--vehicle", default="donkey", help="whose limit")
     parser.add_argument("--spacing", type=float, help="distance between nodes, m")
@@ -144,13 +144,13 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--drive", action="store_true", help="drive the saved lines")
     parser.add_argument("--dry-run", action="store_true", help="solve, but save nothing")
     words_read = parser.parse_args(words)
-    names = list(NAMES) if words_read.all else words_read.tracks
+    names = list(chosen_tracks([ALL] if words_read.all else words_read.tracks))
     if not names:
         parser.error("name a track, or say --all")
     if words_read.drive:
         for name, seconds in drive_records(names, words_read.vehicle).items():
-            limit = lap_limit(name, words_read.vehicle)
-            ratio = seconds / limit.time if limit else float("nan")
+            limit = limit_time(name, words_read.vehicle)
+            ratio = float("nan") if limit is None else seconds / limit
             print(f"{name:20} driven {seconds:8.3f} s, {ratio:.4f} of the limit", flush=True)
         return
     config = LimitConfig(words_read.spacing, words_read.margin, words_read.grip)
@@ -176,8 +176,10 @@ def _solve_and_report(
         finer, _ = solve_line(track, limits_of(find_vehicle(vehicle), config.grip), half)
         text += f"  at half the spacing {100 * (finer.time / record.time - 1):+.3f} %"
     print(text, flush=True)
-    if save:
+    if save and name in NAMES:
         save_lap_limit(record)
+    elif save:
+        save_lap_times([record], vehicle)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def _summary(groups: list[list[EpisodeResult]], limits: Mapping[str, float]) -> 
     returns = [np.array([episode.episode_return for episode in group]) for group in groups]
     every = np.concatenate(returns)
     tell = len(every) > 1  # one episode says nothing about chance
-    lapping = [_lapped(episode) for episode in episodes if episode.laps is not None]
+    lapping = [_lapped(episode) for episode in episodes if _says_something(episode)]
     laps = [(time, episode.track) for episode in episodes for time in episode.lap_times or ()]
     best, where = min(laps, default=(None, None), key=lambda lap: lap[0])
     limit = None if where is None else limits.get(where)
@@ -64,9 +64,44 @@ def _summary(groups: list[list[EpisodeResult]], limits: Mapping[str, float]) -> 
         mean_lap_time=sum(time for time, _ in laps) / len(laps) if laps else None,
         best_lap_time=best,
         lap_time_ratio=None if best is None or limit is None else best / limit,
+        laps_finished=_finished(episodes),
+        mean_lap_ratio=_mean_ratio(groups, limits, "lap_times"),
+        flying_lap_ratio=_mean_ratio(groups, limits, "flying_lap_times"),
+        over_edge=_share_over_edge(episodes),
     )
 
 
+def _says_something(episode: EpisodeResult) -> bool:
+    """Whether it tells anything of laps; the last bit of an open road does not."""
+    return episode.laps is not None and not (episode.end == "road end" and episode.laps_begun == 0)
+
+
 def _lapped(episode: EpisodeResult) -> bool:
-    """Whether it drove a lap that counts; an open road has none, only an end."""
-    return bool(episode.laps) or episode.end == "road end"
+    """Whether it drove a lap that counts; old records of an open road have only its end."""
+    return bool(episode.laps) or (episode.end == "road end" and episode.laps_begun is None)
+
+
+def _finished(episodes: Sequence[EpisodeResult]) -> float | None:
+    """Laps that count over laps begun."""
+    known = [(row.laps or 0, row.laps_begun) for row in episodes if row.laps_begun]
+    begun = sum(count for _, count in known)
+    return sum(laps for laps, _ in known) / begun if begun else None
+
+
+def _mean_ratio(
+    groups: list[list[EpisodeResult]], limits: Mapping[str, float], which: str
+) -> float | None:
+    """Mean time of some laps over the least possible; every track with a limit weighs the same."""
+    ratios = []
+    for group in groups:
+        limit = limits.get(group[0].track or "")
+        times = [time for row in group for time in getattr(row, which) or ()]
+        if limit is not None and times:
+            ratios.append(float(np.mean(times)) / limit)
+    return float(np.mean(ratios)) if ratios else None
+
+
+def _share_over_edge(episodes: Sequence[EpisodeResult]) -> float | None:
+    known = [(row.over_edge, row.length) for row in episodes if row.over_edge is not None]
+    steps = sum(length for _, length in known)
+    return sum(share * length for share, length in known) / steps if steps else None

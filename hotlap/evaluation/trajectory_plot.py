@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from hotlap.evaluation.crashes import Crashes
 from hotlap.evaluation.judge import Drive
 from hotlap.evaluation.track_maps import CONE, INK, LAND, WALL, road_edges
-from hotlap.sim.lap_records import lap_limit
+from hotlap.sim.lap_records import limit_time
 from hotlap.sim.tracks import Track, find_track
 from hotlap.sim.tracks.curves import headings
 from hotlap.sim.tracks.track import Array
@@ -214,8 +214,8 @@ def _write_title(
     details = [f"{len(episodes)} drives"] if several else []
     details.append(f"{'mean return' if several else 'return'} {earned:.1f}")
     if laps:
-        limit = lap_limit(track.name, vehicle)
-        beside = "" if limit is None else f" ({min(laps) / limit.time:.2f} × the least possible)"
+        limit = limit_time(track.name, vehicle)
+        beside = "" if limit is None else f" ({min(laps) / limit:.2f} × the least possible)"
         details.append(f"{'best lap' if len(laps) > 1 else 'lap'} {min(laps):.2f} s{beside}")
     elif track.closed:
         details.append("no lap")

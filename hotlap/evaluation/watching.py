@@ -14,7 +14,7 @@ from hotlap.config.tasks import DonkeyConfig
 from hotlap.evaluation.film import Film
 from hotlap.evaluation.film_camera import FilmCamera
 from hotlap.evaluation.first_episodes import Env, Policy
-from hotlap.sim.lap_records import lap_limit
+from hotlap.sim.lap_records import limit_time
 from hotlap.tasks.batch import BatchEnv, Step
 from hotlap.tasks.donkey import DonkeyTask
 from hotlap.tasks.drivers import Driver, make_driver
@@ -56,6 +56,8 @@ def watch_drive(config: WatchConfig, env: Env, act: Policy, name: str) -> dict[s
         raise KeyError(nearest(task.name, ["donkey"], "task to watch"))
     if env.num_envs != 1:
         raise ValueError(f"one environment can be watched at a time, got {env.num_envs}")
+    if len(task.roads.tracks) != 1:
+        raise ValueError(f"{config.track} stands for many tracks; name the one to watch")
     observation = env.reset()
     track = task.roads.tracks[int(env.world["road"])]
     drive = _Drive(config, name, task)
@@ -103,8 +105,7 @@ class _Drive:
     def __init__(self, config: WatchConfig, name: str, task: DonkeyTask) -> None:
         self.config = config
         self.name = name
-        limit = lap_limit(config.track, task.config.vehicle)
-        self.limit = None if limit is None else limit.time
+        self.limit = limit_time(config.track, task.config.vehicle)
         self.dt = task.control_dt
         self.max_steps = task.max_steps
         self.time = 0.0

@@ -78,13 +78,15 @@ class Driving(Learner, OffPolicyAlgorithm):
         count = ended = 0
         seen = torch.as_tensor(self._last_obs, device=self.device)
         while count < steps:
+            begun = self._send_on(batch)
+            seen = seen if begun is None else self._as_policy_sees(begun, env)
             self._look(seen)  # now: a step may overwrite what the one before it returned
             action = self._explore(seen)
             step = batch.step(self._for_the_world(action))
             self.replay_buffer.tell(action, step.reward, step.terminated, step.truncated)
-            seen = step.observation.to(self.device)
-            if isinstance(env, VecTransposeImage):
-                seen = seen.permute(0, 3, 1, 2)
+            if self.roster is not None and self.roster.note_step(step):
+                self._tell_tracks()
+            seen = self._as_policy_sees(step.observation, env)
             # The base class calls it an array; nothing but these methods reads it.
             self._last_obs = seen  # type: ignore[assignment]
             count += 1
@@ -97,6 +99,11 @@ class Driving(Learner, OffPolicyAlgorithm):
                 return RolloutReturn(count * batch.num_envs, ended, continue_training=False)
         callback.on_rollout_end()
         return RolloutReturn(count * batch.num_envs, ended, continue_training=True)
+
+    def _as_policy_sees(self, seen: Tensor, env: VecEnv) -> Tensor:
+        """Pictures with their channels where the policy has them."""
+        seen = seen.to(self.device)
+        return seen.permute(0, 3, 1, 2) if isinstance(env, VecTransposeImage) else seen
 
     def _book_endings(self, step: Step, log_interval: int | None) -> int:
         """Keep the books of ended episodes; says how many."""

@@ -74,6 +74,9 @@ def _make_ppo(
         compiled=compiled,
         precision=precision,
         scale_rewards=config.normalise_rewards,
+        augment=config.augment,
+        augment_weight=config.augment_weight,
+        augment_share=config.augment_share,
         device=device,
         seed=seed,
     )

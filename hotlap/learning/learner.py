@@ -17,6 +17,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from torch import Tensor
 
 from hotlap.learning.action_bounds import ActionBounds
+from hotlap.learning.roster import Roster
+from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.interface import Interface
 
 Numbers = dict[str, Any]
 """Plain JSON values."""
@@ -32,13 +35,16 @@ class Learner(BaseAlgorithm):
 
     horizon = 0
     """Steps of the whole training, which schedules run over; 0 leaves it to `learn`."""
+    roster: Roster | None = None
+    """Who drives where, and the books of the tracks; none where there is one track or none."""
     _within: tuple[Any, ActionBounds] | None = None
     rate_scale = 1.0
     """Factor on the learning rate, below 1 after a rollback."""
 
     def _excluded_save_params(self) -> list[str]:
         # The stock class must be able to open the file, and without a GPU.
-        return [*super()._excluded_save_params(), *self.RUNTIME, "horizon", "rate_scale", "_within"]
+        own = ("horizon", "rate_scale", "roster", "_within")
+        return [*super()._excluded_save_params(), *self.RUNTIME, *own]
 
     def _for_the_world(self, action: Tensor) -> Tensor:
         """Actions as environments take them."""
@@ -58,10 +64,27 @@ class Learner(BaseAlgorithm):
         self.action_space.seed(segment_seed(seed, segment))
         self._last_obs = None  # makes `learn` reset the environments
         self.begin_segment()
+        if self.roster is not None:
+            self.roster.begin_segment(self.num_timesteps)
         self.learn(steps, callback=callback, reset_num_timesteps=False, log_interval=1)
+        if self.roster is not None:
+            self.roster.end_segment()
 
     def begin_segment(self) -> None:
         """Environments are about to begin anew."""
+
+    def _send_on(self, batch: BatchEnv | Interface) -> Tensor | None:
+        """Send cars where the schedule wants them; what is seen, if all had to begin anew."""
+        if self.roster is None or not self.roster.turn(self.num_timesteps):
+            return None
+        self.begin_segment()
+        return batch.reset(mask=torch.ones(batch.num_envs, dtype=torch.bool))
+
+    def _tell_tracks(self) -> None:
+        """Log what is known of the tracks."""
+        if self.roster is not None:
+            for name, value in self.roster.metrics().items():
+                self.logger.record(name, value)
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
         super()._update_current_progress_remaining(num_timesteps, self.horizon or total_timesteps)
@@ -81,6 +104,8 @@ class Learner(BaseAlgorithm):
         tensors: dict[str, Tensor] = {}
         numbers: Numbers = {"extra": self.extra_state()}
         numbers["learner"] = {name: getattr(self, name, 0) for name in self.NUMBERS}
+        if self.roster is not None:
+            numbers["roster"] = self.roster.state()
         parts, loose = self._get_torch_save_params()
         for part in parts:
             flat, rest = flatten(_find(self, part).state_dict(), part)
@@ -102,6 +127,8 @@ class Learner(BaseAlgorithm):
                 _find(self, name).data.copy_(tensors[name])
         for name, value in numbers["learner"].items():
             setattr(self, name, value)
+        if self.roster is not None and "roster" in numbers:
+            self.roster.load(numbers["roster"])
         self.load_extra_state(numbers["extra"])
         self.after_loading()
 

@@ -12,8 +12,10 @@ from stable_baselines3.common.utils import LinearSchedule
 from torch import Tensor
 from torch.optim import Optimizer
 
+from hotlap.config.augmentation import AugmentationConfig
 from hotlap.config.learners import ReplayConfig
-from hotlap.learning.augmentation import random_shift
+from hotlap.learning.augmentation import Augmentation, make_augmentation
+from hotlap.learning.augmentation_mirror import mirror_of, mirrored
 from hotlap.learning.driving import Driving
 from hotlap.learning.graphed_update import GraphedUpdate, plain, prepare, set_rate
 from hotlap.learning.learner import Numbers, refuse_unfinite
@@ -37,7 +39,7 @@ class OffPolicy(Driving):
         max_updates_per_step: Cap on that.
         critic_grad_norm: Longest gradient of the critics; 0 is no limit.
         backup_clip: Largest size of what a critic is taught; 0 is no limit.
-        shift: Pixels by which pictures are shifted at random; 0 leaves them alone.
+        augment: How pictures are changed at random when they are learned from.
         graphed: On a GPU, capture updates and replay them.
         settings: As for the algorithm.
     """
@@ -45,7 +47,7 @@ class OffPolicy(Driving):
     RUNTIME = (
         # The stock class must be able to open the file: no tensors, and no replay of ours.
         "replay_buffer_class", "replay_buffer_kwargs", "_last_obs", "_last_original_obs",
-        "_graph", "_graph_rests_on", "_metrics",
+        "_graph", "_graph_rests_on", "_metrics", "_augmentation", "_mirror",
     )  # fmt: skip
 
     def __init__(
@@ -57,7 +59,7 @@ class OffPolicy(Driving):
         max_updates_per_step: float = math.inf,
         critic_grad_norm: float = 0.0,
         backup_clip: float = 0.0,
-        shift: int = 0,
+        augment: AugmentationConfig | None = None,
         graphed: bool = True,
         _init_setup_model: bool = True,
         **settings: Any,
@@ -71,8 +73,10 @@ class OffPolicy(Driving):
         self.gradient_steps = -1  # as many as a rollout says, which is `_updates_due`
         self.updates_per_step = updates_per_step
         self.max_updates_per_step = max_updates_per_step
-        self.critic_grad_norm, self.backup_clip, self.shift = critic_grad_norm, backup_clip, shift
-        self.graphed = graphed
+        self.critic_grad_norm, self.backup_clip = critic_grad_norm, backup_clip
+        self.augment, self.graphed = augment or AugmentationConfig(), graphed
+        self._augmentation: Augmentation | None = None
+        self._mirror: Tensor | None = None
         self._updates_owed = 0.0
         self._metrics: tuple[str, ...] = ()
         self._graph: GraphedUpdate | None = None
@@ -85,10 +89,10 @@ class OffPolicy(Driving):
             raise ValueError("VecNormalize is not supported here; let the policy normalise instead")
         if self.use_sde:
             raise ValueError("use_sde is not supported here; leave it out")
-        if self.shift and not is_image_space(self.observation_space):
-            raise ValueError(f"only pictures can be shifted, not {self.observation_space}")
+        self._augmentation = make_augmentation(self.augment, self.observation_space)
         if self.env is not None:  # without one, nothing is driven and nothing learned
             self.replay_buffer = self._make_replay()
+            self._find_mirror()
         super()._setup_model()
 
     def _make_replay(self) -> Replay:
@@ -107,7 +111,13 @@ class OffPolicy(Driving):
     def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
         if not isinstance(self.replay_buffer, Replay):  # opened without an environment
             self.replay_buffer = self._make_replay()
+            self._find_mirror()
         return super()._setup_learn(*args, **kwargs)
+
+    def _find_mirror(self) -> None:
+        """Find out what steering the other way is, where pictures are flipped."""
+        if self.augment.flip:
+            self._mirror = mirror_of(self.env, self.device)
 
     # --- saving --------------------------------------------------------------------------------
 
@@ -171,16 +181,29 @@ class OffPolicy(Driving):
         return self._graph
 
     def _learn_once(self, batch_size: int) -> Tensor:
-        """Sample, shift, update; what is worth knowing, in the order of `_metrics`."""
+        """Sample, change, update; what is worth knowing, in the order of `_metrics`."""
         samples = self.replay_buffer.sample(batch_size)
-        if self.shift:
-            samples = samples._replace(
-                observations=random_shift(samples.observations, self.shift),
-                next_observations=random_shift(samples.next_observations, self.shift),
-            )
+        if self._augmentation is not None:
+            samples = self._changed(samples, self._augmentation)
         told = self._update(samples)
         self._metrics = tuple(told)
         return torch.stack(list(told.values()))
+
+    def _changed(self, samples: Samples, change: Augmentation) -> Samples:
+        """Samples with their pictures changed, before a step and after it each in its own way.
+
+        Only left and right are exchanged in both or in neither, and in the action with them.
+        """
+        draws = change.draw(len(samples.observations), self.device)
+        samples = samples._replace(
+            observations=change(samples.observations, draws),
+            next_observations=change(samples.next_observations, change.draw_again(draws)),
+        )
+        if self._mirror is None:
+            return samples
+        shown = mirrored(samples.actions, self._mirror)
+        flipped = change.flipped(draws).unsqueeze(1)
+        return samples._replace(actions=torch.where(flipped, shown, samples.actions))
 
     def _update(self, samples: Samples) -> dict[str, Tensor]:
         """One gradient step of every net; nothing in it may wait for the device."""
@@ -229,5 +252,5 @@ def replay_settings(config: ReplayConfig) -> dict[str, Any]:
         "max_updates_per_step": config.max_updates_per_step,
         "critic_grad_norm": config.critic_grad_norm,
         "backup_clip": config.backup_clip,
-        "shift": config.shift,
+        "augment": config.augmentation,
     }

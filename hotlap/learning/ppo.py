@@ -7,6 +7,7 @@ loads with `stable_baselines3.PPO.load`.
 
 import time
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, cast
 
 import stable_baselines3
@@ -17,6 +18,8 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
+from hotlap.config.augmentation import AugmentationConfig
+from hotlap.learning.augmentation_loss import Agreement, make_agreement
 from hotlap.learning.batches import batch_of
 from hotlap.learning.captured import Captured
 from hotlap.learning.encoders import Scaled
@@ -38,6 +41,9 @@ class PPO(Learner, stable_baselines3.PPO):
         compiled: Compile the nets and the updates. On a GPU they are captured either way.
         precision: Type that the nets compute in: float32 or bfloat16.
         scale_rewards: Scale rewards so that returns have spread 1.
+        augment: How pictures are changed at random.
+        augment_weight: Weight of the pull of changed pictures towards real ones.
+        augment_share: Part of a minibatch that is changed and judged again.
         settings: As for Stable-Baselines3's PPO.
     """
 
@@ -49,10 +55,15 @@ class PPO(Learner, stable_baselines3.PPO):
         compiled: bool = False,
         precision: str = "float32",
         scale_rewards: bool = False,
+        augment: AugmentationConfig | None = None,
+        augment_weight: float = 0.1,
+        augment_share: float = 0.25,
         **settings: Any,
     ) -> None:
         self.compiled, self.precision = compiled, precision
         self.reward_scale = RewardScale() if scale_rewards else None
+        self.augment = augment or AugmentationConfig()
+        self.augment_weight, self.augment_share = augment_weight, augment_share
         self._descend: GradientStep | None = None
         self._act: Any = None
         self._read: Any = None
@@ -65,6 +76,12 @@ class PPO(Learner, stable_baselines3.PPO):
         if self.device.type == "cuda":  # the same shapes again and again: trying out ways pays
             torch.backends.cudnn.benchmark = True
         super()._setup_model()
+        if self.env is not None:
+            self._make_agreement()  # refuses what cannot be learned
+
+    def _make_agreement(self) -> Agreement | None:
+        """What is expected of changed pictures; None where there are none."""
+        return make_agreement(self.augment, self.augment_share, self.policy, self.env)
 
     # --- collecting ----------------------------------------------------------------------------
 
@@ -85,6 +102,8 @@ class PPO(Learner, stable_baselines3.PPO):
         seen = torch.as_tensor(self._last_obs, device=self.device)
         if seen.dim() == 4 and seen.shape[1:] == self.observation_space.shape:
             seen = seen.permute(0, 2, 3, 1)  # from a reset, which goes through the wrapper
+        begun = self._send_on(batch)
+        seen = seen if begun is None else begun.to(self.device)
         worlds: list[State] = []
         for count in range(n_rollout_steps):
             if self.use_sde and (
@@ -112,6 +131,9 @@ class PPO(Learner, stable_baselines3.PPO):
             self.reward_scale.apply(rollout_buffer.rewards, rollout_buffer.done, self.gamma)
         self._add_what_was_cut_off(rollout_buffer, batch, worlds)
         rollout_buffer.finish(self._value(seen))
+        if self.roster is not None:
+            self.roster.note_rollout(rollout_buffer, worlds)
+            self._tell_tracks()
         callback.update_locals(locals())
         callback.on_rollout_end()
         return True
@@ -213,12 +235,13 @@ class PPO(Learner, stable_baselines3.PPO):
         if self._descend is None:
             # Stable-Baselines3's own policies keep what they computed, which a compiler cannot.
             ours = isinstance(self.policy, ActorCritic)
+            agreement = self._make_agreement()
             self._descend = GradientStep(
-                _Loss(self),
+                _Loss(self, agreement),
                 cast(torch.optim.Adam, self.policy.optimizer),
                 self.max_grad_norm,
                 self.compiled and ours,
-                lambda chosen, reach: (*rollouts._get_samples(chosen), reach),
+                partial(_fetch, rollouts, agreement),
                 captured=ours,
             )
         return self._descend
@@ -273,12 +296,13 @@ class PPO(Learner, stable_baselines3.PPO):
 class _Loss(nn.Module):
     """PPO's loss of a minibatch, and what is worth knowing about it."""
 
-    def __init__(self, learner: PPO) -> None:
+    def __init__(self, learner: PPO, agreement: Agreement | None) -> None:
         super().__init__()
         self.policy = learner.policy
         self.device, self.precision = learner.device, learner.precision
         self.entropy_weight, self.value_weight = learner.ent_coef, learner.vf_coef
         self.normalise = learner.normalize_advantage
+        self.agreement, self.agreement_weight = agreement, learner.augment_weight
         self.value_reach: float | None = None
         if learner.clip_range_vf is not None:
             self.value_reach = learner.clip_range_vf(1.0)  # type: ignore[operator]
@@ -292,10 +316,15 @@ class _Loss(nn.Module):
         advantage: Tensor,
         target: Tensor,
         reach: Tensor,
+        draws: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss and its metrics, tensors ()."""
+        apart: dict[str, Tensor] = {}
         with _arithmetic(self.device, self.precision):
-            value, log_prob, entropy = self.policy.evaluate_actions(seen, action)
+            if draws is None:
+                value, log_prob, entropy = self.policy.evaluate_actions(seen, action)
+            else:
+                value, log_prob, entropy, apart = self._judge_twice(seen, action, draws)
         value = value.flatten()
         if self.normalise and len(advantage) > 1:  # a single one has no spread
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
@@ -308,6 +337,9 @@ class _Loss(nn.Module):
         value_loss = mse_loss(value, target)
         entropy_loss = (log_prob if entropy is None else -entropy).mean()
         loss = policy_loss + self.entropy_weight * entropy_loss + self.value_weight * value_loss
+        if apart:
+            pull = apart["augmented_kl"] + self.value_weight * apart["augmented_value_loss"]
+            loss = loss + self.agreement_weight * pull
         metrics = {
             "policy_gradient_loss": policy_loss,
             "value_loss": value_loss,
@@ -316,7 +348,27 @@ class _Loss(nn.Module):
             "approx_kl": (ratio - 1 - log_ratio).mean(),
             "clip_fraction": ((ratio - 1).abs() > reach).float().mean(),
         }
-        return loss, {name: metric.detach() for name, metric in metrics.items()}
+        return loss, {name: metric.detach() for name, metric in (metrics | apart).items()}
+
+    def _judge_twice(
+        self, seen: Tensor, action: Tensor, draws: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None, dict[str, Tensor]]:
+        """What `evaluate_actions` says, and how far changed pictures are judged otherwise."""
+        policy = cast(ActorCritic, self.policy)
+        assert self.agreement is not None
+        told, value = policy.read(seen)
+        apart = self.agreement(policy, seen, told, value, draws)
+        names = ("augmented_kl", "augmented_value_loss")
+        log_prob, entropy = policy.spread.log_prob(told, action), policy.spread.entropy(told)
+        return value, log_prob, entropy, dict(zip(names, apart, strict=True))
+
+
+def _fetch(
+    rollouts: Rollouts, agreement: Agreement | None, chosen: Tensor, reach: Tensor
+) -> tuple[Tensor, ...]:
+    """What the loss is worked out from, of the samples in these places."""
+    samples = (*rollouts._get_samples(chosen), reach)
+    return samples if agreement is None else (*samples, agreement.draw(chosen))
 
 
 def _arithmetic(device: torch.device, precision: str) -> Any:

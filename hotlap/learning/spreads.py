@@ -44,6 +44,14 @@ class Spread(nn.Module, ABC):
     def entropy(self, told: Tensor) -> Tensor | None:
         """Entropy (B,), or None where it has no closed form."""
 
+    @abstractmethod
+    def divergence(self, wanted: Tensor, told: Tensor) -> Tensor:
+        """How far (B,) what is told is from what is wanted, in nats: KL(wanted || told)."""
+
+    @abstractmethod
+    def mirrored(self, told: Tensor, mirror: Tensor) -> Tensor:
+        """What would be told if left and right were exchanged (`augmentation_mirror`)."""
+
 
 class Choice(Spread):
     """One of several actions."""
@@ -69,6 +77,15 @@ class Choice(Spread):
         """In nats."""
         logs = log_softmax(told, -1)
         return -(logs.exp() * logs).sum(-1)
+
+    def divergence(self, wanted: Tensor, told: Tensor) -> Tensor:
+        """In nats."""
+        logs = log_softmax(wanted, -1)
+        return (logs.exp() * (logs - log_softmax(told, -1))).sum(-1)
+
+    def mirrored(self, told: Tensor, mirror: Tensor) -> Tensor:
+        """Every choice in the place of its mirror's."""
+        return told.index_select(-1, mirror)
 
 
 class Gaussian(Spread):
@@ -100,6 +117,14 @@ class Gaussian(Spread):
     def entropy(self, told: Tensor) -> Tensor:
         """In nats."""
         return (self.log_std + 0.5 + HALF_LOG_TAU).sum().expand(len(told))
+
+    def divergence(self, wanted: Tensor, told: Tensor) -> Tensor:
+        """In nats; the spread is the same on both sides."""
+        return _apart(wanted, told, self.log_std)
+
+    def mirrored(self, told: Tensor, mirror: Tensor) -> Tensor:
+        """Means with their signs changed."""
+        return told * mirror
 
 
 class _Bounded(Spread):
@@ -152,6 +177,14 @@ class Squashed(_Bounded):
         """Has no closed form."""
         return None
 
+    def divergence(self, wanted: Tensor, told: Tensor) -> Tensor:
+        """In nats; pressing changes both sides alike, and not how far they are apart."""
+        return _apart(wanted, told, self.log_std)
+
+    def mirrored(self, told: Tensor, mirror: Tensor) -> Tensor:
+        """Means with their signs changed."""
+        return told * mirror
+
 
 class Beta(_Bounded):
     """A beta distribution with one peak, between the bounds."""
@@ -193,6 +226,35 @@ class Beta(_Bounded):
             + (total - 2) * torch.digamma(total)
         )
         return each.sum(-1)
+
+    def divergence(self, wanted: Tensor, told: Tensor) -> Tensor:
+        """In nats."""
+        (alpha, beta), (other_alpha, other_beta) = self._shape(wanted), self._shape(told)
+        more_alpha, more_beta = alpha - other_alpha, beta - other_beta
+        each = (
+            _log_beta(other_alpha, other_beta)
+            - _log_beta(alpha, beta)
+            + more_alpha * torch.digamma(alpha)
+            + more_beta * torch.digamma(beta)
+            - (more_alpha + more_beta) * torch.digamma(alpha + beta)
+        )
+        return each.sum(-1)
+
+    def mirrored(self, told: Tensor, mirror: Tensor) -> Tensor:
+        """The two parameters exchanged."""
+        alpha, beta = told.chunk(2, -1)
+        turned = mirror < 0
+        pair = (torch.where(turned, beta, alpha), torch.where(turned, alpha, beta))
+        return torch.cat(pair, -1)
+
+
+def _apart(wanted: Tensor, told: Tensor, log_std: Tensor) -> Tensor:
+    """Divergence of two normal distributions of one spread.
+
+    The spread is taken as it is: it would otherwise grow to make their means seem alike.
+    """
+    off = (wanted - told) * torch.exp(-log_std.detach())
+    return 0.5 * off.square().sum(-1)
 
 
 def _log_beta(alpha: Tensor, beta: Tensor) -> Tensor:

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from hotlap.config.bridges import SCENES, over_the_wire
 from hotlap.config.commands import WatchConfig
 from hotlap.config.presets import from_table, to_table
 from hotlap.config.runs import EvaluationConfig, RunConfig
+from hotlap.config.strengths import name_of
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.config.training import EvaluateConfig, TrainConfig
 from hotlap.evaluation.eval_table import print_result
@@ -21,17 +23,22 @@ from hotlap.records import EvalResult
 from hotlap.research.contestants import SCRIPTED, Contestant, scripted, trained, zipped
 from hotlap.research.experiment import Prepared, Run, describe, prepare
 from hotlap.research.generalising import asks_for_report, draw_report, generalise, plot_of
+from hotlap.research.judged_looks import as_asked
 from hotlap.research.models import Model, open_model
+from hotlap.research.over_the_wire import evaluate_over_the_wire
 from hotlap.research.progress import Progress
 from hotlap.research.trackers import Trackers
 from hotlap.research.worlds import (
+    judged_tracks,
     known_tasks,
     make_judged_env,
     make_task_of,
     refuse_unknown,
     tracks_of,
 )
+from hotlap.research.zoo import sight
 from hotlap.sim.tracks.catalogue import find_track
+from hotlap.sim.tracks.selection import refuse_kept_apart
 from hotlap.store.run_folder import RunFolder
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.devices import choose_device, has_compiler
@@ -110,10 +117,11 @@ def _settled(config: TrainConfig) -> RunConfig:
 
 
 def refuse_unknown_run(config: RunConfig, trust: bool) -> None:
-    """Stop, before anything is written, where a task or a track is not known."""
+    """Stop, before anything is written, where a task or a track cannot be trained on."""
     if config.settings is None:
         refuse_unknown(config.task, trust)
-    for track in tracks_of(config):
+    refuse_kept_apart(tracks_of(config))
+    for track in tracks_of(config) if config.bridge is None else ():  # a simulator knows its own
         find_track(track)
 
 
@@ -142,10 +150,17 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     asked = EvaluationConfig(
         config.episodes, config.seed, config.start, deterministic=not config.stochastic
     )
+    bridge = over_the_wire(config.bridge, config.host, config.port)
     if config.model.startswith(SCRIPTED):
+        if bridge is not None:
+            raise ValueError("scripted drivers know the road itself; over the wire, name a model")
         return _evaluate_scripted(config, asked)
     model = open_model(config.model, device, config.trust, config.algorithm)
+    _refuse_other_task(model, config.task)
+    if bridge is not None:
+        return evaluate_over_the_wire(model, config, asked, bridge)
     plots: list[Path] = []
+    randomised: str | None = None
     if model.run is None and config.task is not None and asks_for_report(config):
         return _report(zipped(model, device, asked.deterministic, config.task), config)
     if model.run is None or model.run.settings is None:
@@ -154,9 +169,15 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         _refuse_off_road(config, model.run)
         return _report(trained(model, device, asked.deterministic), config)
     else:
-        result, plots = _evaluate_here(model, replace(model.run, device=device), config, asked)
+        run = replace(model.run, device=device)
+        if isinstance(run.settings, DonkeyConfig):
+            settings = as_asked(run.settings, config)
+            run, randomised = replace(run, settings=settings), name_of(settings.randomise)
+        result, plots = _evaluate_here(model, run, config, asked)
     print_result(result, config.model)
     answer = {"model": config.model, **result.to_table()}
+    if randomised is not None:
+        answer["randomised"] = randomised
     for name, path in (("plots", plots), ("video", config.video)):
         if path:
             answer[name] = [str(p) for p in path] if isinstance(path, list) else str(path)
@@ -165,9 +186,11 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
 
 def _report(contestant: Contestant, config: EvaluateConfig) -> dict[str, Any]:
     """On many tracks, over several sets."""
+    contestant = replace(contestant, settings=as_asked(contestant.settings, config))
     report, drives = generalise(contestant, config)
     print_report(report, config.model)
     answer = {"model": config.model, **report.to_table()}
+    answer["randomised"] = name_of(contestant.settings.randomise)
     if config.plot is not None:
         plots = draw_report(report, drives, config.plot, contestant.settings.vehicle)
         answer["plots"] = [str(path) for path in plots]
@@ -176,6 +199,16 @@ def _report(contestant: Contestant, config: EvaluateConfig) -> dict[str, Any]:
         watch(film, config.trust)
         answer["video"] = str(config.video)
     return answer
+
+
+def _refuse_other_task(model: Model, task: str | None) -> None:
+    """Stop where a model of ours would be shown something else than it was trained with."""
+    run = model.run
+    if run is not None and run.settings is not None and task not in (None, run.task):
+        raise ValueError(
+            f"{model.name} was trained on {run.task} and sees {sight(run)}; --task {task} shows "
+            "something else: leave --task out"
+        )
 
 
 def _refuse_off_road(config: EvaluateConfig, run: RunConfig) -> None:
@@ -189,7 +222,7 @@ def _evaluate_here(
     """In the batched simulator, with the settings it was trained with."""
     if not isinstance(run.settings, DonkeyConfig):
         _refuse_roads(config, run.task)
-    tracks = config.track or tracks_of(run)
+    tracks = config.track or judged_tracks(run, config.episodes)
     changed: dict[str, Any] = {"tracks": tracks, "start": asked.start} if tracks else {}
     if tracks and run.evaluation.reward is not None:
         changed["reward"] = run.evaluation.reward
@@ -206,7 +239,7 @@ def _evaluate_here(
 
 def _refuse_roads(config: EvaluateConfig, task: str) -> None:
     """Stop at what only roads have."""
-    for name in ("track", "sets", "plot", "video"):
+    for name in ("track", "sets", "plot", "video", "randomise"):
         if getattr(config, name):
             raise ValueError(f"{task} has no roads; leave --{name} out")
 
@@ -217,10 +250,12 @@ def _evaluate_scripted(config: EvaluateConfig, asked: EvaluationConfig) -> dict[
     if asks_for_report(config):
         return _report(contestant, config)
     tracks = config.track or ("generated_track",)
-    policy, make = contestant.enter(replace(contestant.settings, tracks=tracks, start=asked.start))
+    settings = as_asked(contestant.settings, config)
+    policy, make = contestant.enter(replace(settings, tracks=tracks, start=asked.start))
     result, drives = judge_drives(policy, make, tracks, asked)
     print_result(result, config.model)
     answer = {"model": config.model, **result.to_table()}
+    answer["randomised"] = name_of(settings.randomise)
     if config.plot is not None:
         answer["plots"] = [str(path) for path in _draw(config.plot, tracks, drives, "donkey")]
     return answer
@@ -251,7 +286,9 @@ def _evaluate_elsewhere(
             "a zip does not say what it was trained for; name it by --task, for example "
             "--task CarRacing-v3 or --task donkey"
         )
-    if task in known_tasks():
+    if task in SCENES:
+        register_envs()
+    elif task in known_tasks():
         register_envs()
         from hotlap.tasks.adapters import env_id
 

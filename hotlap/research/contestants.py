@@ -9,14 +9,13 @@ from torch import Tensor
 from hotlap.config.interface import InterfaceConfig
 from hotlap.config.naming import nearest
 from hotlap.config.presets import load_preset
-from hotlap.config.runs import RunConfig
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.evaluation.first_episodes import Env, Policy
 from hotlap.evaluation.judge import MakeEnv
 from hotlap.learning.driver import refuse_other_shape
 from hotlap.research.models import Model, open_model
-from hotlap.research.worlds import tracks_of
-from hotlap.sim.tracks.selection import chosen_tracks
+from hotlap.research.worlds import track_words
+from hotlap.sim.tracks.selection import expand
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.donkey import DonkeyTask
 from hotlap.tasks.drivers import DRIVERS, make_driver
@@ -98,27 +97,35 @@ def trained(model: Model, device: str, deterministic: bool) -> Contestant:
     return Contestant(
         name=model.name,
         settings=run.settings,
-        trained_on=frozenset(tracks_ever(run)),
+        trained_on=frozenset(tracks_ever(model)),
         reward=run.evaluation.reward or run.settings.reward,
         enter=_entry(model, run.interface, device, deterministic),
     )
 
 
-def tracks_ever(run: RunConfig) -> set[str]:
-    """Tracks that a run was trained on, and those of the models whose weights it began with."""
-    found, opened = set(chosen_tracks(tracks_of(run))), set()
-    while run.init_from is not None and run.init_from not in opened:
-        opened.add(run.init_from)
-        try:
-            before = open_model(run.init_from).run
-        except (OSError, ValueError):
-            before = None
-        if before is None:
-            print(f"it began with {run.init_from}, of whose tracks nothing is known", flush=True)
+def words_before(model: Model) -> list[str]:
+    """Words for the tracks of the models that one began with, as far as they are known."""
+    found: dict[str, None] = {}
+    opened: set[str] = set()
+    while model.before is None and model.run is not None and model.run.init_from is not None:
+        source = model.run.init_from
+        if source in opened:
             break
-        run = before
-        found |= set(chosen_tracks(tracks_of(run)))
-    return found
+        opened.add(source)
+        try:
+            model = open_model(source)
+        except (OSError, ValueError):
+            print(f"it began with {source}, of whose tracks nothing is known", flush=True)
+            break
+        if model.run is not None:
+            found |= dict.fromkeys(track_words(model.run))
+    return list(found | dict.fromkeys(model.before or ()))
+
+
+def tracks_ever(model: Model) -> set[str]:
+    """Tracks that a model was trained on, and those of the models whose weights it began with."""
+    own = () if model.run is None else track_words(model.run)
+    return {name for word in (*own, *words_before(model)) for name in expand([word])}
 
 
 def _entry(

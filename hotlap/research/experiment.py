@@ -17,13 +17,21 @@ from hotlap.learning.factory import make_learner
 from hotlap.learning.hearing import Hearing, make_logger
 from hotlap.learning.off_policy import OffPolicy
 from hotlap.learning.replay import Replay
+from hotlap.learning.roster import make_roster
 from hotlap.records import EvalResult
 from hotlap.research.keeper import BEFORE, Keeper
 from hotlap.research.models import add_evaluation, load_weights, open_model, save_model
 from hotlap.research.progress import Progress
-from hotlap.research.reporting import Reporter
+from hotlap.research.reporting import Reporter, told_by_track
 from hotlap.research.trackers import Trackers
-from hotlap.research.worlds import make_judged_env, make_training_env, tracks_of
+from hotlap.research.worlds import (
+    judge_same_cars,
+    judged_at_once,
+    judged_tracks,
+    make_judged_env,
+    make_training_env,
+    track_words,
+)
 from hotlap.store.run_folder import RunFolder
 
 TABLES = ("metrics", "evaluations", "events")
@@ -52,6 +60,9 @@ def prepare(config: RunConfig, say: Callable[[str], None]) -> Prepared:
         say(f"replay: {agent.replay_size:,} steps, {needed / 1e9:.2f} GB on {config.device}")
     learner = make_learner(
         agent, env, config.device, config.seed, config.timesteps, config.compiled
+    )
+    learner.roster = make_roster(
+        config.schedule, env, config.timesteps, advantages=isinstance(agent, PPOConfig)
     )
     return Prepared(env, learner)
 
@@ -89,7 +100,10 @@ class Run:
         self._pieces: dict[str, list[int]] = {}
         """First row and end of what each segment added to a replay."""
         self._judged_env: Any = None
-        if config.settings is not None:
+        if config.bridge is not None:
+            changed = _judged_otherwise(config)
+            self._judged_env = judge_same_cars(config, self.env.task, **changed)
+        elif config.settings is not None:
             self._judged_env = make_judged_env(config, **_judged_otherwise(config))
         if not self._resume() and config.init_from is not None:
             model = open_model(config.init_from, config.device, trust)
@@ -132,7 +146,8 @@ class Run:
         policy = self.learner.policy
         if self._judged_env is not None:
             driver = Driver(policy, self.seen, config.deterministic)
-            return judge(driver, self._judged_env, tracks_of(self.config), config)
+            tracks = judged_tracks(self.config, self.config.evaluation.episodes)
+            return judge(driver, self._judged_env, tracks, config, judged_at_once(self.config))
 
         def act(seen: Any) -> Any:
             action = self.learner.predict(np.asarray(seen), deterministic=config.deterministic)[0]
@@ -162,7 +177,7 @@ class Run:
         """Write an evaluation down; keep the policy if it is the best, go back if it collapsed."""
         score, segment = result.mean_return, self.segment
         self.keeper, verdict = self.keeper.note(score, segment, self.config.rollback)
-        row = {name: v for name, v in result.to_table().items() if name != "tracks"}
+        row = result.to_table() | {"tracks": told_by_track(result)}
         self.folder.append(
             "evaluations",
             {"segment": segment, "steps": self.learner.num_timesteps, "verdict": verdict, **row},
@@ -289,10 +304,11 @@ class Run:
 
 def _judged_otherwise(config: RunConfig) -> dict[str, Any]:
     """Settings of the task that differ between training and judging."""
-    if not tracks_of(config):
+    tracks = judged_tracks(config, config.evaluation.episodes)
+    if not tracks:
         return {}
     counted = config.evaluation.reward
-    changed: dict[str, Any] = {"start": config.evaluation.start}
+    changed: dict[str, Any] = {"tracks": tracks, "start": config.evaluation.start}
     return changed if counted is None else changed | {"reward": counted}
 
 
@@ -302,7 +318,7 @@ def describe(config: RunConfig) -> str:
     shape = f"{agent.envs} environments"
     if isinstance(agent, PPOConfig):
         shape += f" x {agent.steps} steps"
-    tracks = ", ".join(tracks_of(config)[:3]) or "-"
+    tracks = ", ".join(track_words(config)[:3]) or "-"
     return (
         f"{config.agent_name} on {config.task} ({tracks}), {config.timesteps:,} steps, seed "
         f"{config.seed}, {shape}, {config.device}{', compiled' if config.compiled else ''}"

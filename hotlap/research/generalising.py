@@ -12,6 +12,10 @@ from hotlap.records import EpisodeResult
 from hotlap.research.contestants import Contestant
 from hotlap.sim.tracks import Track, find_track
 from hotlap.sim.tracks.selection import chosen_tracks, is_group
+from hotlap.tasks.devices import choose_device
+
+AT_ONCE = {"cpu": 64, "cuda": 1024}
+"""Most episodes played together, by where they are played."""
 
 
 def asks_for_report(config: EvaluateConfig) -> bool:
@@ -26,6 +30,7 @@ def generalise(
     words = config.track or contestant.settings.tracks
     roads = {name: find_track(name) for name in chosen_tracks(words)}
     num_sets = max(1, config.sets)
+    at_once = AT_ONCE["cpu" if choose_device(config.device)[0] == "cpu" else "cuda"]
     each = config.episodes if config.sets else -(-config.episodes // len(roads))
     sets: list[list[EpisodeResult]] = [[] for _ in range(num_sets)]
     drives: dict[str, list[Drive]] = {name: [] for name in roads}
@@ -43,12 +48,13 @@ def generalise(
         for number, own in enumerate(sets):
             asked = EvaluationConfig(each * len(names), config.seed + number, config.start)
             keep = config.plot is not None
-            result, driven = judge_drives(policy, make, names, asked, keep=keep)
+            result, driven = judge_drives(policy, make, names, asked, at_once, keep)
             own.extend(result.episodes)
             for drive in driven:
                 drives[str(drive.episode.track)].append(drive)
             done = f"set {number + 1} of {num_sets}, {len(names)} tracks of {steps} steps"
-            print(f"{done}: lap rate {result.lap_rate or 0:.0%}", flush=True)
+            rate = "-" if result.lap_rate is None else f"{result.lap_rate:.0%}"
+            print(f"{done}: lap rate {rate}", flush=True)
     limits = limits_on(roads, contestant.settings.vehicle)
     return report_on(sets, roads, contestant.trained_on, limits, allowed), drives
 

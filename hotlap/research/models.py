@@ -16,10 +16,11 @@ from hotlap.learning.factory import make_policy
 from hotlap.learning.learner import Learner
 from hotlap.learning.zips import open_zip
 from hotlap.records import EvalResult
+from hotlap.research.twins import with_twins, without_twins
+from hotlap.research.zoo import PREFIX, zoo_folder
 from hotlap.store.bundle import Bundle, is_bundle, load_bundle, save_bundle
 from hotlap.tasks.space_tables import describe_space, read_space
 
-ZOO = Path(__file__).parent.parent.parent / "zoo"
 FORMAT = 1
 
 
@@ -33,6 +34,8 @@ class Model:
     """Observations as its environments give them."""
     run: RunConfig | None
     """The run that made it; none for a zip from elsewhere."""
+    before: tuple[str, ...] | None = None
+    """Words for the tracks of the models that it began with; none where only they know."""
 
     def driver(self, deterministic: bool = True) -> Driver:
         """Who drives as the policy says."""
@@ -57,11 +60,11 @@ def save_model(
         "observation_space": describe_space(seen),
         "action_space": describe_space(learner.action_space),
     }
-    weights = {name: value.detach().cpu() for name, value in learner.policy.state_dict().items()}
+    weights = without_twins(learner.policy.state_dict())
     save_bundle(
         folder,
         Bundle(
-            weights=weights,
+            weights={name: value.detach().cpu() for name, value in weights.items()},
             config=table,
             normaliser=_normaliser(learner),
             model_zip=zipped.getvalue(),
@@ -94,17 +97,18 @@ def open_model(
     name: str, device: str = "cpu", trust: bool = False, algorithm: str = "auto"
 ) -> Model:
     """The model of that name: a run's folder, a bundle, `zoo:NAME`, or with trust an SB3 zip."""
-    kind, _, rest = name.partition(":")
-    path = ZOO / rest if kind == "zoo" else Path(name)
-    if path.is_dir():
-        for folder in (path, path / "model"):
-            if is_bundle(folder):
-                return _open_bundle(name, folder, device)
-    if path.suffix == ".zip" and path.is_file():
+    path = Path(name)
+    if not name.startswith(PREFIX) and path.suffix == ".zip" and path.is_file():
         return _open_zip(name, path, device, trust, algorithm)
-    if kind == "zoo":
-        there = sorted(p.name for p in ZOO.glob("*") if p.is_dir()) if ZOO.is_dir() else []
-        raise ValueError(f"there is no {name}; the zoo has {', '.join(there) or 'nothing yet'}")
+    return _open_bundle(name, find_bundle(name), device)
+
+
+def find_bundle(name: str) -> Path:
+    """The bundle of that name: a run's folder, a bundle itself, or `zoo:NAME`."""
+    path = zoo_folder(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else Path(name)
+    for folder in (path, path / "model") if path.is_dir() else ():
+        if is_bundle(folder):
+            return folder
     raise ValueError(
         f"no model at {name}: expected a run's folder, a folder with weights.safetensors and "
         "manifest.json, zoo:NAME, or a Stable-Baselines3 zip"
@@ -123,12 +127,14 @@ def _open_bundle(name: str, folder: Path, device: str) -> Model:
     seen, actions = (read_space(table[f"{n}_space"]) for n in ("observation", "action"))
     policy = make_policy(run.agent, seen, actions)
     load_weights(policy, bundle.weights, str(folder))
-    return Model(name, policy.to(device), seen, run)
+    before = table.get("before")
+    return Model(name, policy.to(device), seen, run, None if before is None else tuple(before))
 
 
 def load_weights(policy: Policy, weights: dict[str, Any], source: str) -> None:
     """Give a policy other weights, refused where they do not fit."""
     own = policy.state_dict()
+    weights = with_twins(weights, own)
     for name in sorted(own.keys() | weights.keys()):
         ours, theirs = (tuple(w[name].shape) if name in w else None for w in (own, weights))
         if ours != theirs:

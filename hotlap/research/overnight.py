@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 UNSEEN = ("warehouse", "mini_monaco", "circuit_launch", "loop:7")
 """Tracks on which a champion is shown, apart from those it was trained on."""
+SHOWN = 10
+"""Most of the tracks it was trained on that it is shown on."""
 TRIAL = (sys.executable, "-m", "hotlap.research.trial")
 
 
@@ -235,11 +237,12 @@ def _refuse_what_cannot_train(config: ResearchConfig, space: SearchSpace) -> Non
     from hotlap.research.commands import refuse_unknown_run
     from hotlap.research.worlds import known_tasks
     from hotlap.sim.tracks.catalogue import find_track
+    from hotlap.sim.tracks.selection import chosen_tracks
 
     params = space.decode(space.settle(np.zeros((1, len(space))))[0])
     train = apply(TrainConfig, space.fixed | config.training() | params, "settings")
     refuse_unknown_run(train.settle("cpu", False, known_tasks()), trust=False)
-    for track in config.unseen:
+    for track in chosen_tracks(config.unseen):
         find_track(track)
 
 
@@ -399,8 +402,12 @@ def _drive_at_home_and_away(
     config: ResearchConfig, folder: Path
 ) -> tuple[dict[str, Any], Path | None]:
     """How the champion drives on the tracks of its training and on others, and the film of it."""
-    trained = config.track or ("generated_track",)
-    unseen = config.unseen or tuple(track for track in UNSEEN if track not in trained)
+    from hotlap.sim.tracks.selection import chosen_tracks, some_of
+
+    trained = some_of(chosen_tracks(config.track or ("generated_track",)), SHOWN)
+    unseen = chosen_tracks(config.unseen or UNSEEN)
+    if not config.unseen:
+        unseen = tuple(track for track in unseen if track not in trained)
     film = folder / "champion.mp4" if config.video else None
     tables = {}
     for name, tracks in (("trained", trained), ("unseen", unseen)):

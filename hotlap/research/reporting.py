@@ -3,6 +3,7 @@
 import math
 import time
 
+from hotlap.learning.track_metrics import few_or_quantiles
 from hotlap.records import EvalResult
 from hotlap.research.progress import Progress
 from hotlap.research.trackers import Trackers
@@ -75,6 +76,11 @@ class Reporter:
         if result.lap_rate is not None:
             row["eval/lap_rate"] = result.lap_rate
             lapped = f", laps in {result.lap_rate:.0%} of episodes"
+        if len(result.tracks) > 1:
+            told = told_by_track(result)
+            for of_track in told.values():
+                del of_track["episodes"]
+            row |= few_or_quantiles("eval", told, list(result.tracks))
         mark = {"best": "  best so far", "collapsed": "  collapsed", "hold": ""}[verdict]
         self.progress.move(steps, evaluation=result.mean_return)
         self.progress.note(
@@ -87,3 +93,13 @@ class Reporter:
         """Say that it is over."""
         if self.trackers is not None:
             self.trackers.finish()
+
+
+def told_by_track(result: EvalResult) -> dict[str, dict[str, float]]:
+    """Of every track an evaluation had: episodes, their mean return, and the share with laps."""
+    told = {}
+    for track, summary in result.tracks.items():
+        told[track] = {"episodes": summary.count, "return": summary.mean_return}
+        if summary.lap_rate is not None:
+            told[track]["lap_rate"] = summary.lap_rate
+    return told

@@ -7,15 +7,22 @@ from typing import Any
 import gymnasium as gym
 from torch import Tensor
 
+from hotlap.config.bridges import SCENES
 from hotlap.config.naming import nearest
 from hotlap.config.runs import RunConfig
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.learning.batches import gym_envs
+from hotlap.sim.tracks.selection import expand, refuse_kept_apart, some_of
 from hotlap.tasks.adapters.sb3_vec import SB3VecEnv
 from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.bridges.wire_batch import WireBatch, WireTask
+from hotlap.tasks.donkey import DonkeyTask
 from hotlap.tasks.interface import Interface
 from hotlap.tasks.registry import TASKS, find_task
 from hotlap.tasks.task import Task
+
+AT_ONCE = 64
+"""Most episodes that are judged together in this process."""
 
 
 def make_task_of(config: RunConfig, **changed: Any) -> Task:
@@ -30,9 +37,46 @@ def make_training_env(config: RunConfig) -> Any:
     """What a run's learner trains in."""
     if config.settings is None:
         return gym_envs(config.task, config.agent.envs)
+    refuse_kept_apart(tracks_of(config))
+    if config.bridge is not None:
+        return _make_wire_env(config)
     task = make_task_of(config)
+    if isinstance(task, DonkeyTask) and len(task.roads.tracks) > config.agent.envs:
+        task.draw_tracks()  # evenly, episode by episode: one each would leave the last without cars
     batch = BatchEnv(task, config.agent.envs, seed=config.seed, borrow=True, captured=True)
     return SB3VecEnv(Interface(batch, config.interface))
+
+
+def _make_wire_env(config: RunConfig) -> SB3VecEnv:
+    """Cars in simulators over the wire; one that is not there is told of here."""
+    assert isinstance(config.settings, DonkeyConfig) and config.bridge is not None
+    task = WireTask(config.settings, config.bridge, config.device)
+    batch = WireBatch(task, len(task.cars), seed=config.seed)
+    env = SB3VecEnv(Interface(batch, config.interface))
+    try:
+        env.reset()
+    except BaseException:
+        env.close()
+        raise
+    return env
+
+
+def judge_same_cars(
+    config: RunConfig, cars: WireTask, **changed: Any
+) -> Callable[[int, Tensor, int], Interface]:
+    """Builds what a run over the wire is judged in: the cars that it trains with."""
+    task = WireTask(replace(cars.config, **changed), cars.bridge, cars.device, cars.cars)
+    task.waits = cars.waits
+
+    def make(num_envs: int, who: Tensor, seed: int) -> Interface:
+        return Interface(WireBatch(task, num_envs, seed, who), config.interface)
+
+    return make
+
+
+def judged_at_once(config: RunConfig) -> int:
+    """Most episodes that are judged together."""
+    return AT_ONCE if config.bridge is None else len(config.bridge.addresses)
 
 
 def make_judged_env(config: RunConfig, **changed: Any) -> Callable[[int, Tensor, int], Interface]:
@@ -52,8 +96,18 @@ def make_judged_env(config: RunConfig, **changed: Any) -> Callable[[int, Tensor,
 
 
 def tracks_of(config: RunConfig) -> tuple[str, ...]:
-    """The tracks of a run; none where its task has none."""
+    """The tracks of a run, every one of them by name; none where its task has none."""
+    return expand(track_words(config))
+
+
+def track_words(config: RunConfig) -> tuple[str, ...]:
+    """The same as its settings have them: names, ranges and words."""
     return config.settings.tracks if isinstance(config.settings, DonkeyConfig) else ()
+
+
+def judged_tracks(config: RunConfig, episodes: int) -> tuple[str, ...]:
+    """Tracks that a run is judged on: its own or, if they are many, as many as episodes."""
+    return some_of(tracks_of(config), episodes)
 
 
 def known_tasks() -> dict[str, tuple[type, dict[str, Any]]]:
@@ -68,5 +122,5 @@ def refuse_unknown(task: str, trust: bool = False) -> None:
             raise ValueError(f"{task} imports a module, which can run any code; say --trust")
         return
     if task not in gym.registry:
-        names = [*TASKS, *(name for name in gym.registry if not name.startswith("phys2d"))]
+        names = [*TASKS, *SCENES, *(name for name in gym.registry if not name.startswith("phys2d"))]
         raise KeyError(nearest(task, names, "task"))

@@ -26,6 +26,7 @@ class Stream(IntEnum):
     IMAGE = 6
     ARENA = 7
     LIDAR = 9
+    TRACK = 10
 
 
 def mix(word: Tensor) -> Tensor:

@@ -243,6 +243,10 @@ class BatchEnv:
             self._next = self._begin(ended["who"], ended["episode"] + 1)
         return map_tree(lambda leaf: leaf[over], self._next)
 
+    def forget_beginnings(self) -> None:
+        """Begin nothing that was prepared ahead of time: the task begins otherwise from now on."""
+        self._next = None
+
     def final_observation(self, index: Tensor) -> Tensor:
         """What environments `index` (K,) saw last before the latest step began them anew."""
         return self.look(map_tree(lambda leaf: leaf[index], self.ended_world))

@@ -9,7 +9,7 @@ Ends: terminated where |cte| exceeds max_cte or a wall is hit; truncated after m
     open road runs out.
 Reports: cte (DonkeyCar units, positive to the right), speed, position, velocity, acceleration,
     gyro, progress, laps and lap times (of laps on which some part of the car stayed on the road),
-    and where on the road the car is.
+    where on the road the car is, and how far its side is beyond the road's edge (metres).
 """
 
 import numpy as np
@@ -25,12 +25,14 @@ from hotlap.sim.random import Stream, make_key, uniform
 from hotlap.sim.randomisation import draw_vehicle
 from hotlap.sim.roads import Place, Roads, arc_between, curvature_ahead, lay_out, locate, pose_on
 from hotlap.sim.tracks import Track, find_track
+from hotlap.sim.tracks.selection import expand
 from hotlap.sim.vehicles.model import advance, initial_state
 from hotlap.tasks.donkey_rewards import Signals, needs_window, reward_terms
 from hotlap.tasks.efficiency import begin_window, move_window
 from hotlap.tasks.laps import begin_laps, count_laps
 from hotlap.tasks.road_camera import RoadCamera
 from hotlap.tasks.task import Outcome, State, Task, episode_key
+from hotlap.tasks.track_choice import TrackChoice
 
 UNIT = 0.125
 """One DonkeyCar unit in metres."""
@@ -71,7 +73,10 @@ class DonkeyTask(Task):
         self.vehicle = config.car
         self.control_dt = self.vehicle.control_dt
         self.max_steps = config.max_steps
-        self.roads = lay_out(tracks or [find_track(name) for name in config.tracks], self.device)
+        self.roads = lay_out(
+            tracks or [find_track(name) for name in expand(config.tracks)], self.device
+        )
+        self.choice: TrackChoice | None = None
         self.starts = _Starts(self.roads)
         self.walls = _wall_distance(self.roads, self.vehicle.width / 2)
         self.camera: RoadCamera | None = None
@@ -107,12 +112,21 @@ class DonkeyTask(Task):
             sensing = ray_bytes(self.config.lidar)
         return max(super().bytes_per_env, 4096 + sensing)
 
+    def draw_tracks(self) -> TrackChoice:
+        """Draw every episode's track from a table from now on; asked for before the first step."""
+        if self.choice is None:
+            self.choice = TrackChoice(len(self.roads.tracks), self.device)
+        return self.choice
+
     # --- the episode ---------------------------------------------------------------------------
 
     def begin(self, seed: int | Tensor, who: Tensor, episode: Tensor) -> State:
-        """Cars on their tracks, at a start pose or anywhere."""
+        """Cars on their tracks, or on those drawn from the table; at a start pose or anywhere."""
         key = episode_key(seed, who, episode)
-        road = torch.remainder(who, len(self.roads.tracks)).unsqueeze(-1)  # (B, 1)
+        if self.choice is not None:
+            road = self.choice.draw(key).unsqueeze(-1)  # (B, 1)
+        else:
+            road = torch.remainder(who, len(self.roads.tracks)).unsqueeze(-1)
         s, n, turn, speed = self._start(key, road)
         x, y, heading, node = pose_on(self.roads, road, s, n)
         heading = heading + turn
@@ -214,6 +228,7 @@ class DonkeyTask(Task):
     def _metrics(self, state: State, signals: Signals) -> dict[str, Tensor]:
         car, place, laps = state["car"], state["place"], state["laps"]
         zero = torch.zeros_like(car["vx"])
+        beyond = torch.maximum(place["n"] - place["width_left"], -place["n"] - place["width_right"])
         values = {
             "cte": -place["n"] / UNIT,
             "speed": signals.speed,
@@ -222,7 +237,9 @@ class DonkeyTask(Task):
             "s": place["s"],
             "n": place["n"],
             "heading_error": place["heading_error"],
+            "over_edge": beyond + self.vehicle.width / 2,
             "progress": laps["progress"],
+            "passed": laps["passed"],
             "laps": laps["laps"],
             "lap_time": laps["lap_time"],
         }

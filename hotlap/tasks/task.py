@@ -74,6 +74,10 @@ class Task(ABC):
         """What `observe` returned, as the observation space has it; costs nothing."""
         return observed
 
+    def close(self) -> None:
+        """Let go of what lies outside this process; most tasks have nothing there."""
+        return
+
     @property
     def bytes_per_env(self) -> int:
         """Memory one environment takes while stepping: its state, observation and working space."""

@@ -158,6 +158,11 @@ class DonkeyClient:
         self._returned = self._frame()
         return self._newest
 
+    @property
+    def frame(self) -> int:
+        """Number of the newest frame that has come; -1 before the first."""
+        return self._frame()
+
     def reset(self, timeout: float | None = None) -> Telemetry:
         """Put the car back to its start; returns telemetry from after that."""
         return self._put(ResetCar(), timeout)
@@ -237,6 +242,8 @@ class DonkeyClient:
         else:  # the simulator does not say which frames are from after it
             time.sleep(SETTLE)
             self._drain()
+            if self._newest is not None:  # nothing that it hit before
+                self._newest = replace(self._newest, hit="none")
         return self.telemetry(self._frame() - 1, timeout)
 
     def _frame(self) -> int:
@@ -293,12 +300,19 @@ class DonkeyClient:
                 self._in_scene = True
                 self._frames += 1
                 frame = self._frames if report.frame is None else report.frame
-                self._newest = replace(report, frame=frame)
+                self._newest = replace(report, frame=frame, hit=self._hit_until(report))
             case StartLine():
                 self._lines.append(report)
             case _:
                 self._in_scene |= isinstance(report, CarLoaded)
                 self._others.append(report)
+
+    def _hit_until(self, report: Telemetry) -> str:
+        """What the car hit since telemetry was last returned: it is told of once, in one frame."""
+        missed = self._newest
+        if report.hit != "none" or missed is None or missed.episode != report.episode:
+            return report.hit
+        return missed.hit if self._frame() > self._returned else "none"
 
     def _open_socket(self) -> socket.socket:
         if self._socket is None:

@@ -1,5 +1,7 @@
 """Reports on many tracks: marks, verdicts and the gap, worked by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from hotlap.evaluation.generalisation import (
@@ -129,6 +131,16 @@ def test_a_report_is_printed_track_by_set(
     for words in ("set 1", "set 2", "trained", "zero-shot", "sometimes", "6, same spot"):
         assert words in printed
     assert any("60.00 in return" in line and "+75 points" in line for line in report_lines(report))
+
+
+def test_a_track_of_which_no_episode_tells_has_no_verdict() -> None:
+    row = replace(episode(KNOWN, 1.0), end="road end", laps_begun=0)
+    roads = {name: find_track(name) for name in (KNOWN, UNSEEN)}
+    report = report_on([[row, episode(UNSEEN, 1.0, laps=1)]], roads, {KNOWN}, {}, STEPS)
+    assert report.tracks[KNOWN].verdict is None and report.verdict == "drives"
+    assert report.gap is not None and report.gap.lap_rate is None
+    assert overall_verdict([None]) is None
+    assert any(line.startswith("verdict   drives: 1 drives") for line in report_lines(report))
 
 
 def test_there_is_time_for_a_slow_lap_of_a_long_road() -> None:

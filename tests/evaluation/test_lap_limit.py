@@ -1,8 +1,10 @@
 """The lap limit against answers worked out on paper, and against the simulator."""
 
+import json
 import math
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,11 +19,12 @@ from hotlap.evaluation.lap_limit import (
     solve_record,
 )
 from hotlap.evaluation.lap_programme import solve_road
-from hotlap.sim.lap_records import FOLDER, lap_limit
+from hotlap.sim.lap_records import FOLDER, TIMES, lap_limit, lap_times, limit_time, save_lap_times
 from hotlap.sim.racing_line import centre_time, sample_road
 from hotlap.sim.speed_profile import CarLimits, limits_of
 from hotlap.sim.tracks import NAMES, find_track
 from hotlap.sim.tracks.catalogue import mirrored
+from hotlap.sim.tracks.selection import chosen_tracks
 from hotlap.sim.tracks.track import Track
 
 
@@ -157,6 +160,45 @@ def test_every_named_track_has_its_limit_shipped_in_little_room() -> None:
             centre_time(track, limits_of(find_vehicle("donkey"))), 1e-2
         )
     assert sum(path.stat().st_size for path in FOLDER.rglob("*.json")) < 300_000
+
+
+def test_every_unseen_track_has_its_time_shipped_in_little_room() -> None:
+    shipped = lap_times("donkey")
+    assert set(shipped) == set(chosen_tracks(["unseen"]))
+    for name, row in shipped.items():
+        track = find_track(name)
+        assert row["length"] == pytest.approx(track.length, rel=1e-4), f"{name} is another road now"
+        assert row["point_time"] <= row["time"] < row["centre_time"]
+        assert limit_time(name) == row["time"]
+    assert (TIMES / "donkey.json").stat().st_size < 100_000
+
+
+def test_a_time_is_shipped_for_some_tracks_and_cars_only() -> None:
+    scene = lap_limit("warren")
+    assert scene is not None and limit_time("warren") == scene.time
+    assert limit_time("circuit:3") is None
+    assert limit_time("circuit:90000", "turtlebot") is None
+
+
+def test_times_are_added_to_those_that_are_there(tmp_path: Path) -> None:
+    record = lap_limit("waveshare")
+    assert record is not None
+    save_lap_times([replace(record, track="b")], "car", tmp_path)
+    path = save_lap_times([replace(record, track="a", time=1.23456)], "car", tmp_path)
+    rows = json.loads(path.read_text())
+    assert list(rows) == ["a", "b"] and rows["a"][0] == 1.2346
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["circuit:90025", "hills:90048"])
+def test_an_unseen_time_is_what_the_solver_finds_and_the_reference_driver_comes_near(
+    name: str,
+) -> None:
+    shipped = limit_time(name)
+    assert shipped is not None
+    solved, _ = solve_line(find_track(name), limits_of(find_vehicle("donkey")), LimitConfig())
+    assert solved.time == pytest.approx(shipped, rel=1e-3)
+    assert 1.0 < drive_records([name], "donkey")[name] / shipped < 1.05
 
 
 def test_a_shipped_limit_is_what_the_solver_finds() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from hotlap.evaluation.eval_table import print_result, summary_lines
 from hotlap.evaluation.summary import summarise
-from hotlap.records import EpisodeResult
+from hotlap.records import End, EpisodeResult
 
 
 def episode(identity: int, earned: float, track: str | None, *laps: float) -> EpisodeResult:
@@ -63,6 +63,58 @@ def test_an_open_road_driven_to_its_end_counts_as_a_lap() -> None:
     rows = [replace(row, end="road end", crash_s=None) for row in EPISODES[2:]]
     assert summarise([*rows, EPISODES[3]]).lap_rate == pytest.approx(2 / 3)
     assert summarise(rows).mean_lap_time is None
+
+
+def test_ratios_are_of_all_laps_and_of_flying_ones_and_every_track_weighs_the_same() -> None:
+    rows = [
+        replace(EPISODES[0], flying_lap_times=(3.0,)),
+        replace(EPISODES[1], flying_lap_times=()),
+        EPISODES[2],
+        replace(EPISODES[3], lap_times=(9.0,) * 9),
+    ]
+    result = summarise(rows, LIMITS)
+    long = (10.0 + 9 * 9.0) / 10 / 8.0
+    assert result.tracks["short"].mean_lap_ratio == pytest.approx(3.5 / 2.0)
+    assert result.tracks["long"].mean_lap_ratio == pytest.approx(long)
+    assert result.mean_lap_ratio == pytest.approx((3.5 / 2.0 + long) / 2)
+    assert result.flying_lap_ratio == result.tracks["short"].flying_lap_ratio == 1.5
+    assert result.tracks["long"].flying_lap_ratio is None
+    assert summarise(rows, {}).mean_lap_ratio is None
+
+
+def test_laps_finished_are_laps_over_laps_begun() -> None:
+    rows = [
+        replace(row, laps_begun=begun) for row, begun in zip(EPISODES, (3, 1, 0, 1), strict=True)
+    ]
+    result = summarise(rows)
+    assert result.laps_finished == pytest.approx(3 / 5)
+    assert result.tracks["short"].laps_finished == pytest.approx(2 / 3)
+    assert summarise(rows[2:3]).laps_finished is None
+    assert summarise(EPISODES).laps_finished is None
+
+
+ENDS: list[tuple[End, int, int]] = [
+    ("road end", 1, 1), ("road end", 0, 0), ("road end", 0, 1), ("crashed", 0, 1),
+]  # fmt: skip
+
+
+def test_the_last_bit_of_an_open_road_says_nothing_of_laps() -> None:
+    rows = [
+        replace(row, end=end, laps=laps, laps_begun=begun, lap_times=())
+        for row, (end, laps, begun) in zip(EPISODES, ENDS, strict=True)
+    ]
+    assert summarise(rows).lap_rate == pytest.approx(1 / 3)
+    assert summarise(rows[1:2]).lap_rate is None
+
+
+def test_steps_over_the_edge_are_a_share_of_all_steps() -> None:
+    rows = [
+        replace(EPISODES[0], over_edge=0.5, length=10),
+        replace(EPISODES[1], over_edge=0.0, length=90),
+        EPISODES[2],
+    ]
+    assert summarise(rows).over_edge == pytest.approx(0.05)
+    assert summarise(EPISODES).over_edge is None
 
 
 def test_nothing_cannot_be_summarised() -> None:

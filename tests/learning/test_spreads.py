@@ -8,7 +8,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 from torch.distributions import Beta as TorchBeta
-from torch.distributions import Categorical, Normal, TanhTransform, TransformedDistribution
+from torch.distributions import (
+    Categorical,
+    Normal,
+    TanhTransform,
+    TransformedDistribution,
+    kl_divergence,
+)
 
 from hotlap.learning.spreads import Beta, Choice, Gaussian, Spread, Squashed, make_spread
 
@@ -83,6 +89,29 @@ def test_a_choice_is_categorical() -> None:
     torch.testing.assert_close(spread.log_prob(told, action.view(-1, 1)), other.log_prob(action))
     torch.testing.assert_close(spread.entropy(told), other.entropy())
     assert torch.equal(spread.mode(told), told.argmax(-1))
+
+
+def test_divergences_are_those_of_torch() -> None:
+    """The squashed one is the Gaussian's: what presses both sides alike changes nothing."""
+    wanted, told = tell(0, 64, 6, scale=2.0), tell(1, 64, 6, scale=2.0)
+    with torch.no_grad():
+        for kind in (Gaussian, Squashed):
+            spread = kind(SPACE, log_std=-0.5)
+            sides = [Normal(side[:, :3], spread.log_std.exp()) for side in (wanted, told)]
+            found = spread.divergence(wanted[:, :3], told[:, :3])
+            torch.testing.assert_close(found, kl_divergence(*sides).sum(-1))
+    found = Beta(SPACE).divergence(wanted, told)
+    expected = kl_divergence(beta_of(wanted), beta_of(told)).sum(-1)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    found = Choice(spaces.Discrete(6)).divergence(wanted, told)
+    expected = kl_divergence(Categorical(logits=wanted), Categorical(logits=told))
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_gaussian_does_not_widen_to_agree() -> None:
+    spread, told = Gaussian(SPACE, log_std=-0.5), tell(0, 8, 3).requires_grad_()
+    spread.divergence(tell(1, 8, 3), told).sum().backward()
+    assert spread.log_std.grad is None and told.grad is not None
 
 
 def test_densities_worked_by_hand() -> None:

@@ -38,6 +38,7 @@ class Shell:
         self.folder = folder
         (folder / "tiny.toml").write_text(PRESET)
         (folder / "tag.toml").write_text("max_steps = 10")
+        (folder / "apart.toml").write_text('tracks = ["warren", "hills:90007"]')
 
     def __call__(self, words: str) -> int:
         """The exit code; FOLDER and TINY stand for the folder and the preset in it."""
@@ -205,6 +206,10 @@ def test_a_film_is_told_of_only_where_there_is_one(
         ("--env CartPole-v1 donkey-lidar", "two tasks: donkey-lidar and --env CartPole-v1"),
         ("--resume FOLDER/none --seed 3", "keeps its own settings; leave --seed out"),
         ("--resume FOLDER/none", "expected config.json there; leave --resume out to begin one"),
+        ("--track circuit:90000", "circuit:90000: generated tracks from number 90000 up are for"),
+        ("--track warren unseen", "circuit:90000 and 99 more: generated tracks from number 90000"),
+        ("--preset FOLDER/apart.toml", "hills:90007: generated tracks from number 90000 up are"),
+        ("--track circuit:0-1000", "a range holds 1 to 1000 tracks, this one 1001"),
         ("--init-from FOLDER/none", "no model at"),
         ("--init-from zoo:nobody", "there is no zoo:nobody"),
     ],
@@ -217,6 +222,39 @@ def test_what_cannot_be_trained_is_refused_with_what_to_write(
     assert shell(f"train {task} {words} {into}") == 2
     refused(capsys.readouterr(), answer)
     RunFolder.create(shell.folder / "run", {}).close()  # the name is still free
+
+
+def test_a_run_on_tracks_kept_apart_does_not_go_on(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    shutil.copytree(trained, shell.folder / "copy")
+    path = shell.folder / "copy" / "config.json"
+    table = json.loads(path.read_text())
+    table["settings"]["tracks"] = ["circuit:90000-90001"]
+    path.write_text(json.dumps(table))
+    assert shell("train --resume FOLDER/copy") == 2
+    refused(capsys.readouterr(), "circuit:90000 and 1 more", "for judging only")
+
+
+def test_a_run_on_a_range_keeps_the_words_and_is_judged_on_some_of_it(
+    shell: Shell, capsys: Captured
+) -> None:
+    words = "donkey-telemetry TINY --track circuit:0-3 warren"
+    assert shell.train("run", words) == 0
+    config = json.loads((shell.folder / "run" / "config.json").read_text())
+    assert config["settings"]["tracks"] == ["circuit:0-3", "warren"]
+    best = json.loads((shell.folder / "run" / "model" / "evaluation.json").read_text())
+    assert list(best["tracks"]) == ["circuit:0", "circuit:2"]  # two episodes, five tracks
+    capsys.readouterr()
+    assert shell("watch FOLDER/run --track unseen") == 2
+    refused(capsys.readouterr(), "unseen stands for many tracks; name the one to watch")
+    assert shell("evaluate FOLDER/run --episodes 3 --json") == 0
+    answer = last_line(capsys.readouterr().out)
+    assert [row["track"] for row in answer["episodes"]] == ["circuit:0", "circuit:1", "circuit:3"]
+    assert shell("evaluate FOLDER/run --track circuit:2-4 --episodes 1 --json") == 0
+    rows = last_line(capsys.readouterr().out)["tracks"]
+    marks = {name: row["trained"] for name, row in rows.items()}
+    assert marks == {"circuit:2": True, "circuit:3": True, "circuit:4": False}
 
 
 @pytest.mark.parametrize("task", ["donky", "CartPole-v99"])
@@ -299,6 +337,11 @@ def test_judging_on_other_tracks(trained: Path, shell: Shell, capsys: Captured) 
         ("zoo:nobody", "there is no zoo:nobody; the zoo has"),
         ("RUN --episodes 0", "episodes must be at least 1, got 0"),
         ("RUN --track warrren", "unknown track 'warrren'; did you mean 'warren'?"),
+        ("RUN --track circuit", "unknown track 'circuit'; did you mean 'circuit:0'?"),
+        ("RUN --track unsen", "unknown track 'unsen'; did you mean 'unseen'?"),
+        ("RUN --track none.csv", "none.csv: there is no such track file"),
+        ("RUN --task donkey-lidar", "was trained on donkey-telemetry and sees telemetry, the"),
+        ("RUN/model/model.zip --trust --task donkey --track unseen", "use the task, camera and"),
         ("RUN/model/model.zip", "is a pickle, which can run any code when opened"),
         ("RUN/model/model.zip --trust", "does not say what it was trained for; name it by --task"),
         ("RUN/model/model.zip --trust --task Pendulum-v1", "gives (3,); use the task"),

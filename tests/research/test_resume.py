@@ -11,12 +11,19 @@ from pathlib import Path
 
 import pytest
 
+TRACKS = ["--track", "generated_track", "warehouse", "mini_monaco"]
 COMMON = ["--seed", "3", "--eval-episodes", "2", "--threads", "1"]
 SMALL_REPLAY = {"envs": 4, "replay-size": 600, "warm-up": 100, "batch-size": 32}
 LEARNERS = {
     "ppo": ["donkey-telemetry", "--timesteps", "2048", "--segment-steps", "512",
             "--ppo.envs", "8", "--ppo.steps", "32", "--ppo.batch-size", "64",
             "--ppo.normalise-observations", "--ppo.normalise-rewards", "--ppo.schedule", "linear"],
+    "ppo with plr": ["donkey-telemetry", "--timesteps", "4096", "--segment-steps", "512",
+                     "--ppo.envs", "8", "--ppo.steps", "32", "--ppo.batch-size", "64",
+                     *TRACKS, "--schedule", "plr"],
+    "dqn in a curriculum": ["donkey-telemetry", "--timesteps", "2400", "--segment-steps", "400",
+                            *TRACKS, "--schedule", "curriculum", "--curriculum.success", "0.01",
+                            "--curriculum.pace", "0", "--curriculum.episodes", "1"],
     "dqn": ["donkey-telemetry", "--timesteps", "1600", "--segment-steps", "400"],
     "sac": ["donkey-telemetry", "--timesteps", "1600", "--segment-steps", "400",
             "--sac.normalise-observations"],
@@ -26,6 +33,10 @@ LEARNERS = {
                                      "--segment-steps", "400", "--dqn.stack", "2"],
     "sac on pictures": ["donkey", "--timesteps", "800", "--segment-steps", "200",
                         "--sac.stack", "2", "--sac.shift", "2"],
+    "ppo on changed pictures": ["donkey", "--timesteps", "2048", "--segment-steps", "512",
+                                "--ppo.envs", "8", "--ppo.steps", "32", "--ppo.batch-size", "64",
+                                "--ppo.augment.shift", "2", "--ppo.augment.flip", "0.5",
+                                "--ppo.augment.blur", "1", "--randomise", "light"],
 }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from hotlap.sim.tracks.csv_file import load_csv
 from hotlap.sim.tracks.families import FAMILIES
 from hotlap.sim.tracks.named import NAMES, named_track
+from hotlap.sim.tracks.selection import WORDS
 from hotlap.sim.tracks.track import Array, Start, Track
 
 
@@ -55,8 +56,13 @@ def _named(name: str) -> Track:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name.partition(":")[0], [*NAMES, *FAMILIES], n=1, cutoff=0.5)
+    if name in WORDS:
+        return f"unknown track {name!r}: it stands for many, name one of them here"
+    words = [*NAMES, *FAMILIES, *WORDS]
+    near = difflib.get_close_matches(name.partition(":")[0], words, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
+    if name in FAMILIES:
+        hint = f"did you mean '{name}:0'? "
     return (
         f"unknown track {name!r}; {hint}available: {', '.join(list_tracks())}, or a path to a .csv"
     )

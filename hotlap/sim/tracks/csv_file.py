@@ -84,6 +84,8 @@ def save_csv(track: Track, path: str | Path) -> None:
 
 
 def _read(path: Path) -> _Rows:
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such track file")
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise ValueError(f"{path}: {size:,} bytes; a track file may have {MAX_BYTES:,}")

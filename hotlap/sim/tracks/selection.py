@@ -1,34 +1,76 @@
-"""Many tracks by one word.
+"""Many tracks by one word, and the tracks that are kept apart.
 
 all          the eleven DonkeyCar scenes
+unseen       a hundred generated tracks that nobody may train on
 family:a-b   numbers a to b of a family, both counted: `circuit:100-199`
+
+Generated tracks from number `KEPT_APART` up are for judging only. Training refuses them, however
+they are named, so that a result on them is one on roads that no policy has seen.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hotlap.sim.tracks.families import FAMILIES
 from hotlap.sim.tracks.named import NAMES
 
-ALL = "all"
+ALL, UNSEEN = "all", "unseen"
+KEPT_APART = 90_000
+"""First number of each family that is for judging only."""
+UNSEEN_RANGES = ("circuit:90000-90049", "hills:90000-90049")
+"""What `unseen` stands for: the families whose roads are closed and as wide as a DonkeyCar's."""
+WORDS = {ALL: NAMES, UNSEEN: UNSEEN_RANGES}
 MOST = 1000
-"""Most tracks that a range may stand for: all of them lie in memory at once."""
+"""Most tracks that words may stand for: all of them lie in memory at once."""
 
 
 def is_group(word: str) -> bool:
     """Whether a word stands for many tracks."""
     family, _, seeds = word.partition(":")
-    return word == ALL or (family in FAMILIES and "-" in seeds)
+    return word in WORDS or (family in FAMILIES and "-" in seeds)
+
+
+def expand(words: Iterable[str]) -> tuple[str, ...]:
+    """The names that words stand for, in their order; one named twice is there twice."""
+    names = [name for word in words for name in _members(word)]
+    if len(names) > MOST:
+        raise ValueError(f"at most {MOST} tracks fit in memory at once, these are {len(names)}")
+    return tuple(names)
 
 
 def chosen_tracks(words: Iterable[str]) -> tuple[str, ...]:
     """The names that words stand for, each once, in their order."""
-    names = [name for word in words for name in (_members(word) if is_group(word) else (word,))]
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(expand(words)))
+
+
+def some_of(names: Sequence[str], most: int) -> tuple[str, ...]:
+    """At most so many names, evenly chosen from first to last."""
+    count = min(most, len(names))
+    return tuple(names[i * len(names) // count] for i in range(count))
+
+
+def kept_apart(name: str) -> bool:
+    """Whether a track is for judging only."""
+    family, _, seed = name.partition(":")
+    return family in FAMILIES and seed.isascii() and seed.isdigit() and int(seed) >= KEPT_APART
+
+
+def refuse_kept_apart(words: Iterable[str]) -> None:
+    """Stop where someone would train on a track that is for judging only."""
+    apart = [name for name in expand(words) if kept_apart(name)]
+    if apart:
+        more = f" and {len(apart) - 1} more" if len(apart) > 1 else ""
+        raise ValueError(
+            f"{apart[0]}{more}: generated tracks from number {KEPT_APART} up are for judging only, "
+            f"so that no policy has seen them; train on lower numbers, such as "
+            f"{apart[0].partition(':')[0]}:0-199"
+        )
 
 
 def _members(word: str) -> tuple[str, ...]:
-    if word == ALL:
-        return NAMES
+    if not is_group(word):
+        return (word,)
+    if word in WORDS:
+        return expand(WORDS[word])
     family, _, seeds = word.partition(":")
     first, _, last = seeds.partition("-")
     if not all(part.isascii() and part.isdigit() for part in (first, last)):

@@ -15,9 +15,12 @@ def register_envs() -> list[str]:
 
     Settings of the task are keyword arguments: `gymnasium.make("hotlap/Donkey-v0", reward="v1")`.
     `gymnasium.make_vec` gives the batched environment. Nothing is registered by importing hotlap.
+    gym_donkeycar's own names are there too, in this process or over the wire, unless that package
+    has registered them itself.
     """
     import gymnasium
 
+    from hotlap.tasks.bridges.aliases import register_aliases
     from hotlap.tasks.registry import TASKS
 
     for task in TASKS:
@@ -28,4 +31,4 @@ def register_envs() -> list[str]:
                 vector_entry_point="hotlap.tasks.adapters.gym_vector:GymVectorEnv",
                 kwargs={"task": task},
             )
-    return [env_id(task) for task in TASKS]
+    return [*(env_id(task) for task in TASKS), *register_aliases()]

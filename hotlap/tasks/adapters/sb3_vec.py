@@ -106,7 +106,8 @@ class SB3VecEnv(VecEnv):
     # --- what SB3 asks of single environments --------------------------------------------------
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Let go of what the task holds outside this process."""
+        self.task.close()
 
     def get_images(self) -> Sequence[Array | None]:
         """A picture of each environment as it is now."""

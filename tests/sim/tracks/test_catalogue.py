@@ -45,8 +45,13 @@ def test_a_seed_is_a_whole_number(name: str) -> None:
 
 
 def test_a_family_needs_a_seed() -> None:
-    with pytest.raises(KeyError, match="did you mean 'circuit'"):
+    with pytest.raises(KeyError, match="did you mean 'circuit:0'"):
         find_track("circuit")
+
+
+def test_a_word_for_many_tracks_is_no_track() -> None:
+    with pytest.raises(KeyError, match="unknown track 'unseen': it stands for many"):
+        find_track("unseen")
 
 
 def test_the_list_names_every_scene_and_family() -> None:

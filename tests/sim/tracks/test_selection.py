@@ -2,8 +2,16 @@
 
 import pytest
 
-from hotlap.sim.tracks import NAMES
-from hotlap.sim.tracks.selection import chosen_tracks, is_group
+from hotlap.sim.tracks import NAMES, find_track
+from hotlap.sim.tracks.families import DONKEY_HALF_WIDTH
+from hotlap.sim.tracks.selection import (
+    chosen_tracks,
+    expand,
+    is_group,
+    kept_apart,
+    refuse_kept_apart,
+    some_of,
+)
 
 
 def test_all_is_the_eleven_scenes() -> None:
@@ -35,3 +43,52 @@ def test_a_range_that_would_fill_the_memory_is_refused() -> None:
 
 def test_a_name_is_no_group() -> None:
     assert not any(is_group(word) for word in ("warren", "circuit:7", "my-road.csv", "a:1-2"))
+
+
+def test_unseen_is_a_hundred_closed_generated_tracks_that_are_all_kept_apart() -> None:
+    names = chosen_tracks(["unseen"])
+    assert len(names) == 100 and is_group("unseen")
+    assert {name.partition(":")[0] for name in names} == {"circuit", "hills"}
+    assert all(kept_apart(name) for name in names)
+    for name in names[::25]:
+        track = find_track(name)
+        assert track.closed and track.half_width == DONKEY_HALF_WIDTH
+
+
+@pytest.mark.parametrize(
+    ("name", "apart"),
+    [
+        ("circuit:89999", False),
+        ("circuit:90000", True),
+        ("hills:090000", True),
+        ("road:123456", True),
+        ("warren", False),
+        ("my:90000.csv", False),
+    ],
+)
+def test_a_generated_track_is_kept_apart_by_its_number(name: str, apart: bool) -> None:
+    assert kept_apart(name) is apart
+
+
+@pytest.mark.parametrize(
+    "words", [["unseen"], ["warren", "loop:90000"], ["circuit:89990-90000"], ["hills:0100000"]]
+)
+def test_training_on_what_is_kept_apart_is_refused_with_what_to_write(words: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"from number 90000 up are for judging only.*:0-199"):
+        refuse_kept_apart(words)
+
+
+def test_everything_else_may_be_trained_on() -> None:
+    refuse_kept_apart(["all", "circuit:89900-89999", "road:3"])
+
+
+def test_words_are_expanded_in_their_order_and_a_name_twice_weighs_twice() -> None:
+    assert expand(["warren", "hills:1-2", "warren"]) == ("warren", "hills:1", "hills:2", "warren")
+    with pytest.raises(ValueError, match="at most 1000 tracks fit in memory at once, these are"):
+        expand(["circuit:0-899", "hills:0-899"])
+
+
+def test_some_of_many_are_chosen_evenly() -> None:
+    names = expand(["circuit:0-99"])
+    assert some_of(names, 4) == ("circuit:0", "circuit:25", "circuit:50", "circuit:75")
+    assert some_of(names[:3], 10) == names[:3] and some_of((), 10) == ()

@@ -1,0 +1,1 @@
+"""Original simulators behind the interface of our own tasks."""

@@ -1,0 +1,72 @@
+"""Randomisation by the name of its strength."""
+
+import tomllib
+from dataclasses import fields
+
+import pytest
+
+from hotlap.config.presets import SHIPPED, load_preset
+from hotlap.config.randomisation import RandomisationConfig
+from hotlap.config.strengths import find_randomisation, name_of, weakened
+from hotlap.config.tasks import DonkeyConfig, TagConfig
+from hotlap.config.training import TrainConfig
+
+KNOWN = {"donkey": (DonkeyConfig, {}), "tag": (TagConfig, {})}
+
+
+def test_full_is_what_the_preset_has_and_none_is_nothing() -> None:
+    table = tomllib.loads((SHIPPED / "donkey" / "randomised.toml").read_text())["randomise"]
+    full = find_randomisation("full")
+    assert full == load_preset(DonkeyConfig, "donkey/randomised").randomise
+    assert full.friction == tuple(table["friction"]) and full.delay == tuple(table["delay"])
+    assert find_randomisation("none") == RandomisationConfig()
+
+
+def test_light_reaches_half_as_far_in_everything() -> None:
+    light, full = find_randomisation("light"), find_randomisation("full")
+    assert light.friction == pytest.approx((0.9, 1.1)) and light.noise == (0.0, 4.0)
+    assert light.colour == pytest.approx(0.04) and light.delay == (0, 1)
+    assert light.looks == full.looks
+    assert all(isinstance(step, int) for step in light.delay)
+    usual = RandomisationConfig()
+    for field in fields(full):
+        assert getattr(light, field.name) != getattr(usual, field.name), field.name
+
+
+def test_all_of_a_strength_is_the_strength_and_none_of_it_nothing() -> None:
+    full = find_randomisation("full")
+    assert weakened(full, 1.0) == full
+    assert weakened(RandomisationConfig(), 0.5) == RandomisationConfig()
+
+
+def test_ranges_are_called_by_their_name() -> None:
+    assert [name_of(find_randomisation(name)) for name in ("none", "light", "full")] == [
+        "none", "light", "full",
+    ]  # fmt: skip
+    assert name_of(RandomisationConfig(friction=(0.9, 1.0))) == "own ranges"
+    with pytest.raises(ValueError, match="fulll"):
+        find_randomisation("fulll")
+
+
+def test_a_training_is_randomised_as_asked_and_else_as_its_preset_is() -> None:
+    def randomise(**words: str) -> RandomisationConfig:
+        settings = TrainConfig(**words).settle("cpu", False, KNOWN).settings  # type: ignore[arg-type]
+        assert isinstance(settings, DonkeyConfig)
+        return settings.randomise
+
+    full = find_randomisation("full")
+    assert randomise() == RandomisationConfig()
+    assert randomise(randomise="full") == full
+    assert randomise(preset="donkey/randomised") == full
+    assert randomise(preset="donkey/randomised", randomise="none") == RandomisationConfig()
+
+
+def test_a_simulator_over_the_wire_is_not_randomised() -> None:
+    with pytest.raises(ValueError, match="--randomise is for worlds in this process"):
+        TrainConfig(randomise="full", host="127.0.0.1").settle("cpu", False, KNOWN)
+
+
+@pytest.mark.parametrize("task", ["tag", "CartPole-v1"])
+def test_what_has_no_looks_is_not_randomised(task: str) -> None:
+    with pytest.raises(ValueError, match="--randomise is for"):
+        TrainConfig(task=task, randomise="full").settle("cpu", False, KNOWN)
