@@ -7,6 +7,7 @@ the verbs, so that asking for help is quick.
 
 import dataclasses
 import io
+import itertools
 import json
 import os
 import sys
@@ -279,7 +280,7 @@ def run(words: list[str]) -> int:
     try:
         verb, rest = split_verb(words)
         cfg = read_config(verb, rest)
-    except KeyError as error:
+    except (KeyError, ValueError) as error:
         return complain(error.args[0], 2, as_json)
     except SystemExit as stop:  # tyro has printed its help, or what it did not understand
         code = int(stop.code or 0)
@@ -331,14 +332,34 @@ def read_config(name: str, words: list[str]) -> Command:
         for place in verb.positional
     ]
     form = dataclasses.make_dataclass(f"hotlap {name}", placed, bases=(verb.config,), frozen=True)
+    base = read_recipe(verb.config, words)
+    default = None if base is None else form(**{name: getattr(base, name) for name in fields})
+    marks = [tyro.conf.PositionalMetavarFromFieldName]
+    if base is None:  # on top of a recipe, yes and no may both be meant
+        marks.append(tyro.conf.FlagCreatePairsOff)
     parsed: Any = tyro.cli(
         form,
+        default=default,
         prog=f"hotlap {name}",
         description=verb.config.__doc__,
         args=words,
-        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.PositionalMetavarFromFieldName),
+        config=marks,
     )
     return verb.config(**{name: getattr(parsed, name) for name in fields})
+
+
+def read_recipe(config: type[Command], words: list[str]) -> Command | None:
+    """What flags come on top of, where the words name a recipe."""
+    from hotlap.config.presets import load_recipe
+
+    names = [after for flag, after in itertools.pairwise(words) if flag == "--recipe"]
+    names += [word.partition("=")[2] for word in words if word.startswith("--recipe=")]
+    if not names or "recipe" not in {field.name for field in dataclasses.fields(config)}:
+        return None
+    base = load_recipe(config, names[-1])
+    if getattr(base, "recipe", None) is not None:
+        raise ValueError(f"{names[-1]}: a recipe cannot name another one; leave recipe out of it")
+    return base
 
 
 def overview(verbs: dict[str, Verb]) -> str:

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 import hotlap
-from hotlap.cli import VERBS, main
+from hotlap.cli import VERBS, main, read_config
 from hotlap.config.commands import BenchSimConfig, TracksConfig, WatchConfig
+from hotlap.config.presets import SHIPPED
+from hotlap.config.training import TrainConfig
+from hotlap.research.worlds import known_tasks
 
 Captured = pytest.CaptureFixture[str]
 
@@ -195,3 +198,82 @@ def test_tracks_draws_maps(tmp_path: Path, capsys: Captured) -> None:
     (path,) = last_line(capsys.readouterr().out)["maps"]
     assert Path(path) == tmp_path / "maps" / "waveshare.png"
     assert Path(path).read_bytes().startswith(b"\x89PNG")
+
+
+# --- recipes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [path.stem for path in (SHIPPED / "recipes").glob("*.toml")])
+def test_every_recipe_is_a_run(name: str) -> None:
+    config = read_config("train", ["--recipe", name])
+    assert isinstance(config, TrainConfig) and config.recipe == name
+    run = config.settle("cuda", has_compiler=False, known_tasks=known_tasks())
+    assert run.timesteps == config.timesteps and run.evaluation.tracks == config.evaluation_track
+
+
+def test_flags_come_on_top_of_a_recipe(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(
+        'task = "donkey-lidar"\ntimesteps = 7\nevaluation_randomised = false\n'
+        "[ppo]\nenvs = 12\nnormalise_rewards = true\n"
+    )
+    for given in (["--recipe", str(recipe)], [f"--recipe={recipe}"]):
+        plain = read_config("train", given)
+        assert isinstance(plain, TrainConfig)
+        assert (plain.task, plain.timesteps, plain.ppo.envs) == ("donkey-lidar", 7, 12)
+        assert plain.ppo.normalise_rewards and not plain.evaluation_randomised
+    words = ["donkey", *given, "--timesteps", "9", "--evaluation-randomised",
+             "--ppo.no-normalise-rewards", "--seed", "3"]  # fmt: skip
+    changed = read_config("train", words)
+    assert isinstance(changed, TrainConfig)
+    assert (changed.task, changed.timesteps, changed.seed) == ("donkey", 9, 3)
+    assert changed.ppo.envs == 12 and not changed.ppo.normalise_rewards
+    assert changed.evaluation_randomised
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("timestep = 5", "timesteps"),
+        ("[ppo]\nlearning_rat = 1.0", "learning_rate"),
+        ("timesteps = -5", "timesteps must be at least 1"),
+        ("timesteps = ", "not valid TOML"),
+        ('recipe = "any-track"', "cannot name another"),
+    ],
+)
+def test_a_recipe_that_is_wrong_says_what_it_should_be(
+    text: str, complaint: str, tmp_path: Path, capsys: Captured
+) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(text)
+    assert main(["train", "--recipe", str(recipe), "--json"]) == 2
+    told = capsys.readouterr()
+    answer = last_line(told.out)
+    assert complaint in answer["error"] and "mine.toml" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("any-trak", "any-track"),
+        ("gone.toml", "no such preset file"),
+        ("folder.toml", "cannot be read"),
+    ],
+)
+def test_a_recipe_that_is_not_there(
+    name: str, complaint: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.toml").mkdir()
+    assert main(["train", "--recipe", name]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_recipe_beside_resume_is_what_is_complained_of(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["train", "--recipe", "any-track", "--resume", str(tmp_path)]) == 2
+    assert "leave --recipe out" in capsys.readouterr().err
+
+
+def test_help_shows_what_a_recipe_sets(capsys: Captured) -> None:
+    assert main(["train", "--recipe", "any-track-teacher", "--help"]) == 0
+    assert "donkey-state" in capsys.readouterr().out

@@ -32,6 +32,8 @@ class AgentConfig:
     """How pictures become features: a small or the usual (nature) CNN; auto chooses by device."""
     features: int = 0
     """Features a picture becomes; 0 takes the encoder's own number."""
+    standardise: bool = False
+    """Give every picture mean 0 and spread 1 before it is looked at."""
     stack: int = 1
     """How many of the latest observations are seen together."""
     normalise_observations: bool = False
@@ -99,6 +101,12 @@ class PPOConfig(AgentConfig):
     """Scale rewards so that returns have spread 1, as seen so far."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the nets; auto takes bfloat16 for pictures on a GPU."""
+    teacher: str | None = None
+    """Model whose advice is learned from at first; it may see what the learner does not."""
+    teacher_weight: float = 20.0
+    """Weight of the distance to the teacher's actions at the start."""
+    teacher_until: float = 0.6
+    """Share of the training over which that weight falls to nothing."""
     augment_weight: float = 0.1
     """Weight of the pull of policy and value on changed pictures towards those on real ones."""
     augment_share: float = 0.25
@@ -128,6 +136,10 @@ class PPOConfig(AgentConfig):
             )
         if not 0 < self.augment_share <= 1:
             raise ValueError(f"augment_share must lie in (0, 1], got {self.augment_share}")
+        if not self.teacher_weight > 0:
+            raise ValueError(f"teacher_weight must be positive, got {self.teacher_weight}")
+        if not 0 < self.teacher_until <= 1:
+            raise ValueError(f"teacher_until must lie in (0, 1], got {self.teacher_until}")
         if self.policy not in POLICIES:
             raise ValueError(nearest(self.policy, POLICIES, "policy"))
 

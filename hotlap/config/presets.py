@@ -23,6 +23,9 @@ Config = TypeVar("Config")
 SHIPPED = Path(__file__).parent.parent / "presets"
 """The presets that come with the package."""
 
+RECIPES = "recipes"
+"""The folder of those that hold a whole command."""
+
 KIND = "kind"
 """The key that chooses among several dataclasses."""
 
@@ -39,9 +42,21 @@ def load_preset(cls: type[Config], name: str | Path, folder: Path = SHIPPED) -> 
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such preset file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: not valid TOML: {error}") from None
     return from_table(cls, table, str(path))
+
+
+def load_recipe(cls: type[Config], name: str, folder: Path = SHIPPED) -> Config:
+    """Read the settings of a whole command from a shipped recipe, or from a file of your own."""
+    if name.endswith(".toml"):
+        return load_preset(cls, name, folder)
+    names = sorted(path.stem for path in (folder / RECIPES).glob("*.toml"))
+    if name not in names:
+        raise KeyError(nearest(name, names, "recipe"))
+    return load_preset(cls, f"{RECIPES}/{name}", folder)
 
 
 def dump_json(config: object) -> str:

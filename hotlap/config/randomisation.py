@@ -49,6 +49,8 @@ class RandomisationConfig:
     """Time constant added to the steering's own, seconds."""
     delay: tuple[int, int] = (0, 0)
     """Control steps of delay added to the vehicle's own; both ends of the range count."""
+    share: float = 1.0
+    """Share of the episodes that differ; in the others everything is as it is by itself."""
 
     def __post_init__(self) -> None:
         """Refuse ranges that are upside down or impossible."""
@@ -68,6 +70,8 @@ class RandomisationConfig:
             raise ValueError(f"noise must not exceed {STRONGEST_NOISE}, got {self.noise}")
         if self.blur[1] > 1:
             raise ValueError(f"blur must lie between 0 and 1, got {self.blur}")
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"share must lie between 0 and 1, got {self.share}")
         if not 0 <= self.colour <= 0.5:
             raise ValueError(f"colour must lie between 0 and 0.5, got {self.colour}")
         if not 1 <= self.looks <= 256:

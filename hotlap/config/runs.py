@@ -26,6 +26,10 @@ class EvaluationConfig:
     """Take the best action instead of drawing one."""
     reward: str | None = None
     """Named reward that is counted; none is the one that was trained with."""
+    tracks: tuple[str, ...] = ()
+    """Tracks that are driven; none are those trained on."""
+    randomised: bool = True
+    """Whether what differs between episodes of the training differs here too."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be judged."""
@@ -42,7 +46,7 @@ class RollbackConfig:
     """What is done when a training collapses."""
 
     lost: float = 0.5
-    """Share of what was gained since the first evaluation that must be lost."""
+    """Share of the best score, or of what was gained since the first if more, that must be lost."""
     patience: int = 3
     """Evaluations in a row that must be that bad."""
     rate: float = 0.5

@@ -32,9 +32,9 @@ def name_of(ranges: RandomisationConfig) -> str:
 
 
 def weakened(ranges: RandomisationConfig, share: float) -> RandomisationConfig:
-    """Ranges that reach only a share of the way; there are as many looks as before."""
+    """Ranges that reach only a share of the way; as many looks and episodes differ as before."""
     usual = RandomisationConfig()
-    changed: dict[str, Any] = {"looks": ranges.looks}
+    changed: dict[str, Any] = {"looks": ranges.looks, "share": ranges.share}
     for field in fields(ranges):
         if field.name in changed:
             continue

@@ -8,7 +8,7 @@ from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.sensors import CameraConfig, LidarConfig
 from hotlap.config.vehicles import VehicleConfig, find_vehicle
 
-SENSORS = ("camera", "lidar", "telemetry")
+SENSORS = ("camera", "lidar", "telemetry", "state")
 DONKEY_REWARDS = ("default", "v1", "v2", "v3", "v4", "v5", "v6", "racing")
 
 
@@ -22,8 +22,8 @@ class DonkeyConfig:
     training that has more tracks than environments draws one for every episode."""
     vehicle: str = "donkey"
     """Named vehicle."""
-    sensor: Literal["camera", "lidar", "telemetry"] = "camera"
-    """What the driver sees."""
+    sensor: Literal["camera", "lidar", "telemetry", "state"] = "camera"
+    """What the driver sees; state is all that is known, for teachers."""
     camera: CameraConfig = field(default_factory=CameraConfig)
     """The camera, where it is what the driver sees."""
     lidar: LidarConfig = field(default_factory=LidarConfig)
@@ -32,6 +32,9 @@ class DonkeyConfig:
     """Named reward: default is DonkeyCar's own, v6 pays no circling, racing pays lap time."""
     max_cte: float = 8.0
     """Cross-track error at which an episode ends, in DonkeyCar units of 0.125 m."""
+    end: Literal["cte", "road"] = "cte"
+    """What ends an episode: max_cte alone, or also the first step with no part of the car on the
+    road."""
     max_steps: int = 1000
     """Control steps after which an episode is cut off."""
     steer_limit: float = 1.0

@@ -65,6 +65,9 @@ class TrainConfig(Command):
     """Drive over the wire, in the simulators on this machine; left out, drive in this process."""
     port: tuple[int, ...] = ()
     """Where those simulators listen (9091 if left out); several are driven at once."""
+    recipe: str | None = None
+    """Settings of a whole run: a shipped recipe by name, or a TOML file of your own; what is set
+    beside it comes on top."""
     preset: str = "auto"
     """Settings of the task: a shipped preset by name, or a TOML file of your own."""
     randomise: Strength | None = None
@@ -94,6 +97,10 @@ class TrainConfig(Command):
     """Where judged episodes begin: at rest on the line, or anywhere on the track, rolling."""
     evaluation_reward: str | None = None
     """Named reward that judged episodes count; none is the one trained with."""
+    evaluation_track: tuple[str, ...] = ()
+    """Tracks to judge on, and choose the best policy by; none takes those trained on."""
+    evaluation_randomised: bool = True
+    """Whether judged episodes are randomised as those of the training are."""
     rollback: RollbackConfig = field(default_factory=RollbackConfig)
     """What is done after a collapse."""
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
@@ -202,6 +209,8 @@ class TrainConfig(Command):
                 episodes=self.eval_episodes,
                 start=self.evaluation_start,
                 reward=self.evaluation_reward,
+                tracks=self.evaluation_track,
+                randomised=self.evaluation_randomised,
             ),
             rollback=self.rollback,
             schedule=ScheduleConfig(self.schedule, self.curriculum, self.plr),
@@ -249,8 +258,8 @@ class TrainConfig(Command):
         """Stop at what has no meaning in an environment that is not ours."""
         usual = TrainConfig()
         for name in ("track", "preset", "randomise", "reward_shaping", "actions", "n_steer",
-                     "n_throttle", "evaluation_start", "evaluation_reward", "video", "host", "port",
-                     "bridge"):  # fmt: skip
+                     "n_throttle", "evaluation_start", "evaluation_reward", "evaluation_track",
+                     "evaluation_randomised", "video", "host", "port", "bridge"):  # fmt: skip
             if getattr(self, name) != getattr(usual, name):
                 raise ValueError(
                     f"--{name.replace('_', '-')} is for hotlap's own tasks, and "
@@ -261,7 +270,8 @@ class TrainConfig(Command):
         """Stop at settings beside --resume: a run goes on with its own."""
         usual = TrainConfig()
         free = {"resume", "json", "debug", "root", "trust", "trackers", "video", "device"}
-        for name in (f.name for f in fields(self) if f.name not in free):
+        # A recipe first: it is what changed all the others.
+        for name in ("recipe", *(f.name for f in fields(self) if f.name not in free)):
             if getattr(self, name) != getattr(usual, name):
                 raise ValueError(
                     f"a resumed run keeps its own settings; leave --{name.replace('_', '-')} out, "
@@ -274,7 +284,8 @@ class TrainConfig(Command):
         """Settings of one of our tasks: its preset's, then what was set here."""
         kind, preset = known
         if kind is TagConfig:
-            for name in ("track", "randomise", "reward_shaping", "evaluation_reward"):
+            for name in ("track", "randomise", "reward_shaping", "evaluation_reward",
+                         "evaluation_track"):  # fmt: skip
                 if getattr(self, name):
                     raise ValueError(f"--{name.replace('_', '-')} is for donkey tasks only")
             return TagConfig() if self.preset == "auto" else load_preset(TagConfig, self.preset)
@@ -306,6 +317,8 @@ def _for_gym(agent: Agent) -> Agent:
                 raise ValueError(f"ppo.{name} is for hotlap's own tasks only")
         if agent.augment.active:
             raise ValueError("ppo.augment is for hotlap's own tasks only; use sac, tqc or dqn")
+        if agent.teacher is not None:
+            raise ValueError("ppo.teacher is for donkey tasks only; leave it out")
         if (agent.envs, agent.steps) == (PPOConfig.envs, PPOConfig.steps):
             agent = replace(agent, envs=8, steps=256, batch_size=min(agent.batch_size, 256))
     return agent

@@ -12,6 +12,9 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, Flatten
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, relu
 
+FAINTEST = 0.02
+"""Spread of a picture, as a share of full scale, below which it is not made much stronger."""
+
 
 def as_numbers(pictures: Tensor) -> Tensor:
     """Pictures within 0..1, in the type that arithmetic is done in."""
@@ -21,6 +24,17 @@ def as_numbers(pictures: Tensor) -> Tensor:
     if torch.is_autocast_enabled(pictures.device.type):
         kind = torch.get_autocast_dtype(pictures.device.type)
     return pictures.to(kind) * (1 / 255)
+
+
+def standardised(pictures: Tensor) -> Tensor:
+    """Pictures with mean 0 and spread 1 each, all their channels together.
+
+    Roads are dark and even: of bytes taken as shares of 255, hardly anything differs from picture
+    to picture, and a net learns from that slowly.
+    """
+    numbers = as_numbers(pictures)
+    spread, mean = torch.var_mean(numbers.float(), dim=(1, 2, 3), correction=0, keepdim=True)
+    return ((numbers - mean) * torch.rsqrt(spread + FAINTEST**2)).to(numbers.dtype)
 
 
 def conv_by_blocks(pictures: Tensor, conv: nn.Conv2d) -> Tensor:
@@ -47,6 +61,7 @@ class Nature(NatureCNN):
         observation_space: Pictures, channels first.
         features_dim: Number of features.
         normalized_image: Taken for Stable-Baselines3's sake.
+        standardise: Give every picture mean 0 and spread 1 first.
     """
 
     def __init__(
@@ -54,12 +69,15 @@ class Nature(NatureCNN):
         observation_space: spaces.Box,
         features_dim: int = 512,
         normalized_image: bool = False,
+        standardise: bool = False,
     ) -> None:
         super().__init__(observation_space, features_dim, normalized_image)
+        self.standardise = standardise
 
     def forward(self, observations: Tensor) -> Tensor:
         """Features (N, F)."""
-        return self.linear(_through(self.cnn, observations))
+        seen = standardised(observations) if self.standardise else observations
+        return self.linear(_through(self.cnn, seen))
 
 
 class Small(BaseFeaturesExtractor):
@@ -68,10 +86,14 @@ class Small(BaseFeaturesExtractor):
     Args:
         observation_space: Pictures, channels first.
         features_dim: Number of features.
+        standardise: Give every picture mean 0 and spread 1 first.
     """
 
-    def __init__(self, observation_space: spaces.Box, features_dim: int = 64) -> None:
+    def __init__(
+        self, observation_space: spaces.Box, features_dim: int = 64, standardise: bool = False
+    ) -> None:
         super().__init__(observation_space, features_dim)
+        self.standardise = standardise
         channels = observation_space.shape[0]
         self.cnn = nn.Sequential(
             nn.Conv2d(channels, 16, 8, 4), nn.ReLU(), nn.Conv2d(16, 32, 4, 2), nn.ReLU(),
@@ -83,7 +105,8 @@ class Small(BaseFeaturesExtractor):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Features (N, F)."""
-        return self.linear(_through(self.cnn, observations))
+        seen = standardised(observations) if self.standardise else observations
+        return self.linear(_through(self.cnn, seen))
 
 
 def _through(layers: nn.Sequential, pictures: Tensor) -> Tensor:
@@ -138,12 +161,19 @@ class Scaled(BaseFeaturesExtractor):
 
 
 def find_encoder(
-    kind: str, space: spaces.Box, scaled: bool, features: int
-) -> tuple[type[BaseFeaturesExtractor] | None, dict[str, int]]:
+    kind: str, space: spaces.Box, scaled: bool, features: int, standardise: bool = False
+) -> tuple[type[BaseFeaturesExtractor] | None, dict[str, int | bool]]:
     """The class of an encoder and its arguments; None is the policy's own (numbers as they are)."""
+    if standardise and (len(space.shape) != 3 or kind == "flat"):
+        raise ValueError(
+            "standardise is for pictures that a CNN looks at; leave it out where numbers are seen "
+            "(normalise_observations scales those), and with the encoder flat"
+        )
     if len(space.shape) != 3:
         return (Scaled, {}) if scaled else (None, {})
     if kind == "flat":
         return FlattenExtractor, {}  # by name: what a learner takes for pictures is a CNN
-    arguments = {"features_dim": features} if features else {}
+    arguments: dict[str, int | bool] = {"features_dim": features} if features else {}
+    if standardise:  # left out otherwise, as files written before it have it
+        arguments["standardise"] = True
     return (Nature if kind == "nature" else Small), arguments

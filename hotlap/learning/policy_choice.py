@@ -21,7 +21,7 @@ def policy_of(config: Agent, seen: spaces.Space) -> tuple[type[BasePolicy], dict
             "wrap it, for example in gymnasium.wrappers.FlattenObservation"
         )
     encoder, details = find_encoder(
-        config.encoder, seen, config.normalise_observations, config.features
+        config.encoder, seen, config.normalise_observations, config.features, config.standardise
     )
     if encoder is not None:
         arguments |= {"features_extractor_class": encoder, "features_extractor_kwargs": details}

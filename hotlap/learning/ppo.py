@@ -28,6 +28,7 @@ from hotlap.learning.learner import Learner, refuse_unfinite
 from hotlap.learning.policies import ActorCritic
 from hotlap.learning.reward_scale import RewardScale
 from hotlap.learning.rollouts import Rollouts, channels_first
+from hotlap.learning.teaching import Teacher
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.interface import Interface
 from hotlap.tasks.task import State, clone_tree, map_tree
@@ -47,7 +48,7 @@ class PPO(Learner, stable_baselines3.PPO):
         settings: As for Stable-Baselines3's PPO.
     """
 
-    RUNTIME = ("_descend", "_act", "_read", "rollout_buffer_class", "_last_obs")
+    RUNTIME = ("teacher", "_descend", "_act", "_read", "rollout_buffer_class", "_last_obs")
 
     def __init__(
         self,
@@ -66,6 +67,8 @@ class PPO(Learner, stable_baselines3.PPO):
         self.augment_weight, self.augment_share = augment_weight, augment_share
         self._descend: GradientStep | None = None
         self._act: Any = None
+        self.teacher: Teacher | None = None
+        """Who advises, where anybody does; set before the first rollout."""
         self._read: Any = None
         """The policy's nets, compiled for all environments together and for no other number."""
         super().__init__(*args, **settings)
@@ -111,6 +114,8 @@ class PPO(Learner, stable_baselines3.PPO):
             ):
                 self.policy.reset_noise(batch.num_envs)
             rollout_buffer.show(seen)  # before the step, which may overwrite it
+            if self.teacher is not None:
+                rollout_buffer.advise(self.teacher.advise(batch.world))
             action, value, log_prob = self._decide(seen)
             step = batch.step(self._for_the_world(action))
             self.num_timesteps += batch.num_envs
@@ -217,11 +222,15 @@ class PPO(Learner, stable_baselines3.PPO):
         self._update_learning_rate(self.policy.optimizer)
         clip = self.clip_range(self._current_progress_remaining)  # type: ignore[operator]
         reach = torch.tensor(clip, device=self.device)
+        given = [reach]
+        if self.teacher is not None:
+            weight = self.teacher.weight_at(1 - self._current_progress_remaining)
+            given.append(torch.tensor(weight, device=self.device))
         descend = self._gradient_step(rollouts)
         told: list[Tensor] = []
         for _ in range(self.n_epochs):
             for chosen in rollouts.orders(self.batch_size):
-                told.append(descend(chosen, reach).clone())
+                told.append(descend(chosen, *given).clone())
                 if self.target_kl is not None and self._moved_far(descend, told[-1]):
                     break
             self._n_updates += 1
@@ -317,14 +326,16 @@ class _Loss(nn.Module):
         target: Tensor,
         reach: Tensor,
         draws: Tensor | None = None,
+        advice: Tensor | None = None,
+        advice_weight: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss and its metrics, tensors ()."""
         apart: dict[str, Tensor] = {}
         with _arithmetic(self.device, self.precision):
-            if draws is None:
+            if draws is None and advice is None:
                 value, log_prob, entropy = self.policy.evaluate_actions(seen, action)
             else:
-                value, log_prob, entropy, apart = self._judge_twice(seen, action, draws)
+                value, log_prob, entropy, apart = self._compare(seen, action, draws, advice)
         value = value.flatten()
         if self.normalise and len(advantage) > 1:  # a single one has no spread
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
@@ -337,9 +348,11 @@ class _Loss(nn.Module):
         value_loss = mse_loss(value, target)
         entropy_loss = (log_prob if entropy is None else -entropy).mean()
         loss = policy_loss + self.entropy_weight * entropy_loss + self.value_weight * value_loss
-        if apart:
+        if draws is not None:
             pull = apart["augmented_kl"] + self.value_weight * apart["augmented_value_loss"]
             loss = loss + self.agreement_weight * pull
+        if advice_weight is not None:
+            loss = loss + advice_weight * apart["astray"]
         metrics = {
             "policy_gradient_loss": policy_loss,
             "value_loss": value_loss,
@@ -350,25 +363,42 @@ class _Loss(nn.Module):
         }
         return loss, {name: metric.detach() for name, metric in (metrics | apart).items()}
 
-    def _judge_twice(
-        self, seen: Tensor, action: Tensor, draws: Tensor
+    def _compare(
+        self, seen: Tensor, action: Tensor, draws: Tensor | None, advice: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None, dict[str, Tensor]]:
-        """What `evaluate_actions` says, and how far changed pictures are judged otherwise."""
+        """What `evaluate_actions` says, and how far it is from other opinions by name.
+
+        Those are its own of changed pictures (`draws` change them), and a teacher's.
+        """
         policy = cast(ActorCritic, self.policy)
-        assert self.agreement is not None
         told, value = policy.read(seen)
-        apart = self.agreement(policy, seen, told, value, draws)
-        names = ("augmented_kl", "augmented_value_loss")
+        apart: dict[str, Tensor] = {}
+        if draws is not None:
+            assert self.agreement is not None
+            names = ("augmented_kl", "augmented_value_loss")
+            pulls = self.agreement(policy, seen, told, value, draws)
+            apart = dict(zip(names, pulls, strict=True))
+        if advice is not None:
+            apart["astray"] = mse_loss(policy.spread.mode(told), advice)
         log_prob, entropy = policy.spread.log_prob(told, action), policy.spread.entropy(told)
-        return value, log_prob, entropy, dict(zip(names, apart, strict=True))
+        return value, log_prob, entropy, apart
 
 
 def _fetch(
-    rollouts: Rollouts, agreement: Agreement | None, chosen: Tensor, reach: Tensor
-) -> tuple[Tensor, ...]:
+    rollouts: Rollouts,
+    agreement: Agreement | None,
+    chosen: Tensor,
+    reach: Tensor,
+    advice_weight: Tensor | None = None,
+) -> tuple[Any, ...]:
     """What the loss is worked out from, of the samples in these places."""
     samples = (*rollouts._get_samples(chosen), reach)
-    return samples if agreement is None else (*samples, agreement.draw(chosen))
+    if agreement is None and advice_weight is None:
+        return samples
+    draws = None if agreement is None else agreement.draw(chosen)
+    if advice_weight is None:
+        return (*samples, draws)
+    return (*samples, draws, rollouts.advice_at(chosen), advice_weight)
 
 
 def _arithmetic(device: torch.device, precision: str) -> Any:

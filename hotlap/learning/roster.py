@@ -26,6 +26,10 @@ from hotlap.tasks.task import State, clone_tree, map_tree
 
 READ_EVERY = 64
 """Steps between two readings, for learners that drive a step at a time."""
+ENDINGS_TOLD = {
+    "return": "returns", "crashed": "crashes", "laps": "laps", "success": "successes",
+}  # fmt: skip
+"""What is told of a track's episodes, from which column of the books."""
 
 
 class Roster:
@@ -125,24 +129,30 @@ class Roster:
     def metrics(self) -> dict[str, float]:
         """What is worth telling of the tracks, by name."""
         steps = self._latest["steps"]
+        names = list(dict.fromkeys(self.names))
+        episodes = self._by_name(self.books.sums["episodes"])
         columns = {
-            "return": self.books.mean("returns"),
-            "crashed": self.books.mean("crashes"),
-            "laps": self.books.mean("laps"),
-            "success": self.books.mean("successes"),
-            "share": steps / max(steps.sum(), 1),
-            "advantage": self._latest["absolute"] / np.maximum(steps, 1),
+            word: self._by_name(self.books.sums[name]) / np.where(episodes > 0, episodes, 1.0)
+            for word, name in ENDINGS_TOLD.items()
+        } | {
+            "share": self._by_name(steps) / max(steps.sum(), 1),
+            "advantage": self._by_name(self._latest["absolute"])
+            / np.maximum(self._by_name(steps), 1),
         }
-        known = self.books.known
         rows = {
             name: {word: float(column[place]) for word, column in columns.items()}
-            for place, name in enumerate(self.names)
-            if known[place]
+            for place, name in enumerate(names)
+            if episodes[place] > 0
         }
-        told = few_or_quantiles("tracks", rows, self.names)
+        told = few_or_quantiles("tracks", rows, names)
         if isinstance(self.schedule, Curriculum):
             told["tracks/open"] = float(self.schedule.open)
         return told
+
+    def _by_name(self, sums: Array) -> Array:
+        """Sums by track, of one that is there several times together, in the order of names."""
+        places = {name: place for place, name in enumerate(dict.fromkeys(self.names))}
+        return np.bincount([places[name] for name in self.names], sums, len(places))
 
     # --- saving --------------------------------------------------------------------------------
 

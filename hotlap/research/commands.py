@@ -38,7 +38,7 @@ from hotlap.research.worlds import (
 )
 from hotlap.research.zoo import sight
 from hotlap.sim.tracks.catalogue import find_track
-from hotlap.sim.tracks.selection import refuse_kept_apart
+from hotlap.sim.tracks.selection import chosen_tracks, refuse_choosing_by, refuse_kept_apart
 from hotlap.store.run_folder import RunFolder
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.devices import choose_device, has_compiler
@@ -121,8 +121,11 @@ def refuse_unknown_run(config: RunConfig, trust: bool) -> None:
     if config.settings is None:
         refuse_unknown(config.task, trust)
     refuse_kept_apart(tracks_of(config))
-    for track in tracks_of(config) if config.bridge is None else ():  # a simulator knows its own
-        find_track(track)
+    judged = chosen_tracks(config.evaluation.tracks)
+    refuse_choosing_by(judged)
+    if config.bridge is None:  # a simulator knows its own
+        for track in chosen_tracks((*tracks_of(config), *judged)):
+            find_track(track)
 
 
 def _folder(config: TrainConfig, run: RunConfig) -> Path:
@@ -222,7 +225,8 @@ def _evaluate_here(
     """In the batched simulator, with the settings it was trained with."""
     if not isinstance(run.settings, DonkeyConfig):
         _refuse_roads(config, run.task)
-    tracks = config.track or judged_tracks(run, config.episodes)
+    # Its own, not those that its training was judged on.
+    tracks = config.track or judged_tracks(replace(run, evaluation=asked), config.episodes)
     changed: dict[str, Any] = {"tracks": tracks, "start": asked.start} if tracks else {}
     if tracks and run.evaluation.reward is not None:
         changed["reward"] = run.evaluation.reward

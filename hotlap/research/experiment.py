@@ -4,18 +4,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from hotlap.config.learners import PPOConfig, ReplayConfig
+from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.runs import EvaluationConfig, RunConfig
 from hotlap.evaluation.judge import judge, judge_gym
 from hotlap.learning.driver import Driver
 from hotlap.learning.factory import make_learner
 from hotlap.learning.hearing import Hearing, make_logger
 from hotlap.learning.off_policy import OffPolicy
+from hotlap.learning.ppo import PPO
 from hotlap.learning.replay import Replay
 from hotlap.learning.roster import make_roster
 from hotlap.records import EvalResult
@@ -23,6 +25,7 @@ from hotlap.research.keeper import BEFORE, Keeper
 from hotlap.research.models import add_evaluation, load_weights, open_model, save_model
 from hotlap.research.progress import Progress
 from hotlap.research.reporting import Reporter, told_by_track
+from hotlap.research.teachers import find_teacher
 from hotlap.research.trackers import Trackers
 from hotlap.research.worlds import (
     judge_same_cars,
@@ -61,6 +64,8 @@ def prepare(config: RunConfig, say: Callable[[str], None]) -> Prepared:
     learner = make_learner(
         agent, env, config.device, config.seed, config.timesteps, config.compiled
     )
+    if isinstance(agent, PPOConfig) and agent.teacher is not None:
+        cast(PPO, learner).teacher = find_teacher(config, agent, env.task)
     learner.roster = make_roster(
         config.schedule, env, config.timesteps, advantages=isinstance(agent, PPOConfig)
     )
@@ -307,9 +312,13 @@ def _judged_otherwise(config: RunConfig) -> dict[str, Any]:
     tracks = judged_tracks(config, config.evaluation.episodes)
     if not tracks:
         return {}
-    counted = config.evaluation.reward
-    changed: dict[str, Any] = {"tracks": tracks, "start": config.evaluation.start}
-    return changed if counted is None else changed | {"reward": counted}
+    asked = config.evaluation
+    changed: dict[str, Any] = {"tracks": tracks, "start": asked.start}
+    if asked.reward is not None:
+        changed["reward"] = asked.reward
+    if not asked.randomised:
+        changed["randomise"] = RandomisationConfig()
+    return changed
 
 
 def describe(config: RunConfig) -> str:

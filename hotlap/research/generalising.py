@@ -10,12 +10,10 @@ from hotlap.evaluation.judge import Drive, judge_drives, limits_on
 from hotlap.evaluation.trajectory_plot import draw_drives
 from hotlap.records import EpisodeResult
 from hotlap.research.contestants import Contestant
+from hotlap.research.worlds import AT_ONCE
 from hotlap.sim.tracks import Track, find_track
 from hotlap.sim.tracks.selection import chosen_tracks, is_group
 from hotlap.tasks.devices import choose_device
-
-AT_ONCE = {"cpu": 64, "cuda": 1024}
-"""Most episodes played together, by where they are played."""
 
 
 def asks_for_report(config: EvaluateConfig) -> bool:
@@ -30,7 +28,7 @@ def generalise(
     words = config.track or contestant.settings.tracks
     roads = {name: find_track(name) for name in chosen_tracks(words)}
     num_sets = max(1, config.sets)
-    at_once = AT_ONCE["cpu" if choose_device(config.device)[0] == "cpu" else "cuda"]
+    at_once = AT_ONCE[choose_device(config.device)[0].partition(":")[0]]
     each = config.episodes if config.sets else -(-config.episodes // len(roads))
     sets: list[list[EpisodeResult]] = [[] for _ in range(num_sets)]
     drives: dict[str, list[Drive]] = {name: [] for name in roads}

@@ -84,6 +84,7 @@ def _settings(contestant: Contestant, track: str, steps: int, config: RaceConfig
         start=config.start,
         max_steps=steps,
         max_cte=DonkeyConfig.max_cte,
+        end=DonkeyConfig.end,
         reward=config.reward,
         randomise=RandomisationConfig(),
     )

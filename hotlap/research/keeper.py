@@ -31,11 +31,10 @@ class Keeper:
         if self.first is None or self.best is None or score > self.best:
             first = score if self.first is None else self.first
             return replace(self, first=first, best=score, best_segment=segment, bad=0), "best"
-        gained = self.best - self.first
-        if self.best_segment == BEFORE:  # a good start can be lost without a gain
-            gained = abs(self.best)
-        floor = self.best - config.lost * gained
-        bad = self.bad + 1 if gained > 0 and score < floor else 0
+        # A good start can be lost without a gain; after one, a small gain may be luck.
+        has_something = self.best > self.first or self.best_segment == BEFORE
+        floor = self.best - config.lost * max(self.best - self.first, abs(self.best))
+        bad = self.bad + 1 if has_something and score < floor else 0
         if bad >= config.patience and self.rolled_back < 0:
             return replace(self, bad=0, rolled_back=segment), "collapsed"
         return replace(self, bad=bad), "hold"

@@ -69,7 +69,8 @@ def _driven_with(model: Model, config: EvaluateConfig) -> tuple[DonkeyConfig, In
     if not is_payable(reward):
         print(f"telemetry is not enough for reward {reward}: returns are of default", flush=True)
         reward = "default"
-    return replace(run.settings, reward=reward), run.interface
+    # Telemetry does not tell where the road's edge is either.
+    return replace(run.settings, reward=reward, end="cte"), run.interface
 
 
 def _latency(task: WireTask) -> dict[str, float]:

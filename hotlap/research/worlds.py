@@ -12,7 +12,7 @@ from hotlap.config.naming import nearest
 from hotlap.config.runs import RunConfig
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.learning.batches import gym_envs
-from hotlap.sim.tracks.selection import expand, refuse_kept_apart, some_of
+from hotlap.sim.tracks.selection import chosen_tracks, expand, refuse_kept_apart, some_of
 from hotlap.tasks.adapters.sb3_vec import SB3VecEnv
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.bridges.wire_batch import WireBatch, WireTask
@@ -21,8 +21,8 @@ from hotlap.tasks.interface import Interface
 from hotlap.tasks.registry import TASKS, find_task
 from hotlap.tasks.task import Task
 
-AT_ONCE = 64
-"""Most episodes that are judged together in this process."""
+AT_ONCE = {"cpu": 64, "cuda": 1024}
+"""Most episodes that are judged together in this process, by the kind of device."""
 
 
 def make_task_of(config: RunConfig, **changed: Any) -> Task:
@@ -76,7 +76,9 @@ def judge_same_cars(
 
 def judged_at_once(config: RunConfig) -> int:
     """Most episodes that are judged together."""
-    return AT_ONCE if config.bridge is None else len(config.bridge.addresses)
+    if config.bridge is not None:
+        return len(config.bridge.addresses)
+    return AT_ONCE[config.device.partition(":")[0]]
 
 
 def make_judged_env(config: RunConfig, **changed: Any) -> Callable[[int, Tensor, int], Interface]:
@@ -89,7 +91,8 @@ def make_judged_env(config: RunConfig, **changed: Any) -> Callable[[int, Tensor,
             kept.clear()
             # Compiling for another number of environments takes longer than a judgement does.
             task = make_task_of(replace(config, compiled=False), **changed)
-            kept[key] = Interface(BatchEnv(task, num_envs, seed, who), config.interface)
+            batch = BatchEnv(task, num_envs, seed, who, captured=config.device != "cpu")
+            kept[key] = Interface(batch, config.interface)
         return kept[key]
 
     return make
@@ -106,8 +109,10 @@ def track_words(config: RunConfig) -> tuple[str, ...]:
 
 
 def judged_tracks(config: RunConfig, episodes: int) -> tuple[str, ...]:
-    """Tracks that a run is judged on: its own or, if they are many, as many as episodes."""
-    return some_of(tracks_of(config), episodes)
+    """Tracks that a run is judged on; if they are many, as many as episodes."""
+    own = track_words(config)
+    words = config.evaluation.tracks or own if own else ()
+    return some_of(chosen_tracks(words), episodes)
 
 
 def known_tasks() -> dict[str, tuple[type, dict[str, Any]]]:

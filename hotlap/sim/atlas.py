@@ -9,7 +9,7 @@ Within a block the atlas place moves in equal steps, so the costly part (where o
 level of detail) is done once per block, and a pixel costs a few additions and one read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -80,9 +80,14 @@ class Band:
         return rows * self.block[0], blocks * self.block[1]
 
     def part(self, start: int, stop: int) -> "Band":
-        """Its rows from start to stop, of a band whose blocks are one pixel high."""
-        row, column, *across = (x[:, start:stop] for x in (self.row, self.column, *self.across))
-        return Band(row, column, (across[0], across[1]), None, self.block)
+        """Its rows of blocks from start to stop."""
+
+        def cut(step: Step) -> Step:
+            return step[0][:, start:stop], step[1][:, start:stop]
+
+        row, column = cut((self.row, self.column))
+        down = None if self.down is None else cut(self.down)
+        return Band(row, column, cut(self.across), down, self.block)
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,25 @@ class Sky:
     def size(self) -> tuple[int, int]:
         """Height and width of the band, in pixels."""
         return self.row.shape[1], self.column.shape[2]
+
+    def part(self, start: int, stop: int) -> "Sky":
+        """Its rows from start to stop."""
+        return Sky(self.row[:, start:stop], self.column)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Rows each of which is ground in some pictures and sky in others."""
+
+    ground: Band
+    sky: Sky
+    seen: Tensor
+    """1 where a row of pixels is ground, 0 where it is sky (B, R, 1) float."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the band, in pixels."""
+        return self.ground.size
 
 
 @dataclass(frozen=True)
@@ -158,37 +182,10 @@ def sky_places(tangent: Tensor, azimuth: Tensor) -> Sky:
     return Sky(row, (turns - torch.floor(turns)) * SKY_COLUMNS + SKY_MARGIN)
 
 
-def sky_blocks(sky: Sky, start: int, stop: int) -> Band:
-    """Rows of a sky as blocks, to be mixed with ground."""
-    row = sky.row[:, start:stop]
-    column = sky.column.unflatten(2, (-1, GROUP))
-    first, last = column[..., 0], column[..., -1]
-    step = (last - first) / max(GROUP - 1, 1)
-    step = step * (step.abs() < SKY_COLUMNS / 8)  # a block that straddles north is drawn plain
-    shape = (len(row), row.shape[1], first.shape[2])
-    parts = (row, first + step * ((GROUP - 1) / 2), torch.zeros_like(row), step)
-    rows, columns, *across = (part.expand(shape) for part in parts)
-    return Band(rows, columns, (across[0], across[1]), None, (1, GROUP))
-
-
-def choose(mask: Tensor, yes: Band, no: Band) -> Band:
-    """`yes` where mask is 1, `no` where it is 0 (a mask of numbers is faster than one of bools)."""
-    return Band(
-        torch.lerp(no.row, yes.row, mask),
-        torch.lerp(no.column, yes.column, mask),
-        (
-            torch.lerp(no.across[0], yes.across[0], mask),
-            torch.lerp(no.across[1], yes.across[1], mask),
-        ),
-        None,
-        yes.block,
-    )
-
-
 def read_raw(
     looks: Looks,
     look: Tensor,
-    bands: Sequence[Band | Sky | Planes],
+    bands: Sequence[Band | Mixed | Sky | Planes],
     colour: bool,
     out: Tensor | None = None,
     index: Tensor | None = None,
@@ -223,12 +220,14 @@ def first_place(look: Tensor) -> Tensor:
     return (look * (ROWS * WIDTH)).to(torch.int32).view(-1, 1, 1)
 
 
-def split_rows(bands: Sequence[Band | Sky | Planes], pictures: Tensor) -> tuple[Tensor, ...]:
+def split_rows(
+    bands: Sequence[Band | Mixed | Sky | Planes], pictures: Tensor
+) -> tuple[Tensor, ...]:
     """The part of pictures (B, H, W) that belongs to each band."""
     return pictures.split([band.size[0] for band in bands], 1)
 
 
-def read_band(atlas: Tensor, first: Tensor, band: Band | Sky, out: Tensor) -> None:
+def read_band(atlas: Tensor, first: Tensor, band: Band | Mixed | Sky, out: Tensor) -> None:
     """Raw pixels of one band, written to its part of pictures; for a compiler to fuse."""
     index = _band_index(band) + first
     out.copy_(atlas.index_select(0, index.reshape(-1)).view(index.shape))
@@ -264,8 +263,10 @@ def constant(make: Callable[..., Tensor], *settings: object) -> Tensor:
     return make(*settings) if torch.compiler.is_compiling() else _kept(make, *settings)
 
 
-def _band_index(band: Band | Sky) -> Tensor:
+def _band_index(band: Band | Mixed | Sky) -> Tensor:
     """Atlas index of every pixel of a band (B, H, W) int32, within one atlas."""
+    if isinstance(band, Mixed):
+        return torch.where(band.seen > 0, _band_index(band.ground), _band_index(band.sky))
     if isinstance(band, Sky):
         return band.row.to(torch.int32) * WIDTH + band.column.to(torch.int32)
     height, width = band.block
@@ -283,8 +284,24 @@ def _band_index(band: Band | Sky) -> Tensor:
     return (column + torch.floor(row) * WIDTH).to(torch.int32).flatten(3).flatten(1, 2)
 
 
-def block_planes(band: Band) -> Planes:
+def block_planes(band: Band | Mixed) -> Planes:
     """Atlas indices of a band in long vector operations: several times faster on a CPU."""
+    if isinstance(band, Band):
+        return Planes(tuple(place.to(torch.int32) for place in _block_places(band)))
+    rows, columns = torch.floor(band.sky.row), torch.floor(band.sky.column)
+    shape = (-1, band.ground.block[0])
+    seen, rows = band.seen.unflatten(1, shape), rows.unflatten(1, shape)  # (B, R, height, 1)
+    columns = columns.unflatten(2, (-1, GROUP)).unsqueeze(1)  # (B, 1, 1, G, width)
+    planes = []
+    for x, place in enumerate(_block_places(band.ground)):
+        above = torch.add(columns[..., x], rows, alpha=WIDTH)
+        # A mask of numbers: faster than one of bools.
+        planes.append(torch.lerp(above, place, seen).to(torch.int32))
+    return Planes(tuple(planes))
+
+
+def _block_places(band: Band) -> Iterator[Tensor]:
+    """Atlas places of a band, apart by the pixel's place across its block (B, R, height, G)."""
     height, width = band.block
     row, column = band.row.unsqueeze(2), band.column.unsqueeze(2)  # (B, R, 1, G)
     rows_across, columns_across = (step.unsqueeze(2) for step in band.across)
@@ -292,23 +309,20 @@ def block_planes(band: Band) -> Planes:
         below = constant(_offsets, height, row.device).view(-1, 1)
         row = torch.addcmul(row, band.down[0].unsqueeze(2), below)
         column = torch.addcmul(column, band.down[1].unsqueeze(2), below)
-    planes = []
     for x in range(width):
         aside = x - (width - 1) / 2
         rows = torch.add(row, rows_across, alpha=aside).floor_()
-        places = torch.add(column, columns_across, alpha=aside).add_(rows, alpha=WIDTH)
-        planes.append(places.to(torch.int32))
-    return Planes(tuple(planes))
+        yield torch.add(column, columns_across, alpha=aside).add_(rows, alpha=WIDTH)
 
 
-def _write_index(bands: Sequence[Band | Sky | Planes], index: Tensor) -> None:
+def _write_index(bands: Sequence[Band | Mixed | Sky | Planes], index: Tensor) -> None:
     """Write the atlas index of every pixel of all bands to `index` (B, H, W)."""
     for band, part in zip(bands, split_rows(bands, index), strict=True):
         if isinstance(band, Sky):
             rows, columns = band.row.to(torch.int32), band.column.to(torch.int32)
             torch.add(columns, rows, alpha=WIDTH, out=part)
             continue
-        planes = (block_planes(band) if isinstance(band, Band) else band).index
+        planes = (band if isinstance(band, Planes) else block_planes(band)).index
         blocks = part.unflatten(2, (-1, len(planes))).unflatten(1, (-1, planes[0].shape[2]))
         for x, plane in enumerate(planes):  # blocks: (B, R, height, G, width)
             blocks[..., x].copy_(plane)

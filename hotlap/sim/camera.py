@@ -10,6 +10,9 @@
 The ground is a surface whose height, within one picture, depends on the distance ahead alone;
 hills then cost one number per row. A row's pixels all lie at one distance ahead, spread to the
 sides, so a pixel's ground point is linear in its column.
+
+What else is in the world (hills, walls, other tracks) may change where a picture is looked at
+closely, never what is seen there: a picture is the same in whatever company.
 """
 
 import math
@@ -23,12 +26,11 @@ from hotlap.sim.atlas import (
     GROUP,
     HIGH,
     Band,
+    Mixed,
     Sky,
-    choose,
     constant,
     read_raw,
     road_places,
-    sky_blocks,
     sky_places,
     unpack,
 )
@@ -101,7 +103,7 @@ def draw_forward(
         play: How far any picture's mounting may differ from the configured one.
         uprights: What stands on the ground, if anything.
     """
-    frame = divide_rows(config, fields, play, uprights is not None)
+    frame = divide_rows(config, fields, play)
     rows = scan_rows(config, fields, frame, view, take_aim(config, fields, view))
     bands, silhouettes = place_blocks(config, fields, frame, rows, view, uprights)
     pixels = read_raw(looks, view.look, bands, config.colour)
@@ -124,11 +126,17 @@ class Frame:
     """Rows of high blocks."""
 
 
-def divide_rows(config: CameraConfig, fields: Fields, play: Play, upright: bool) -> Frame:
-    """Frame of a camera, with or without things that stand on the ground."""
+def divide_rows(config: CameraConfig, fields: Fields, play: Play) -> Frame:
+    """Frame of a camera.
+
+    Hills widen the rows that can be both ground and sky, into those of high blocks if need be.
+    Where high blocks begin must not depend on them: blocks of another size are other pixels, and a
+    flat track would look different beside a hilly one.
+    """
+    near = _near_row(config, _horizon(config, play, 0.0)[1])
     first_ground, last_sky = _horizon(config, play, 2 * fields.steepest)
-    # Walls are looked for row by row, so no block is higher than that where there are any.
-    near = config.height if upright else _near_row(config, last_sky)
+    if last_sky > near:
+        last_sky = near - (near - last_sky) // HIGH * HIGH  # whole blocks
     return Frame(first_ground, last_sky, near, (config.height - near) // HIGH)
 
 
@@ -151,7 +159,7 @@ def _horizon(config: CameraConfig, play: Play, slopes: float) -> tuple[int, int]
     height, focal, pitch = config.height, focal_length(config), math.radians(config.pitch)
     turn = play.pitch + slopes
     if not turn and play.zoom == (1.0, 1.0):  # then a row is ground if its middle is
-        first = last = round(height / 2 - focal * math.tan(pitch))
+        first = last = math.floor(height / 2 - focal * math.tan(pitch) + 0.5)
     else:
         angles = [min(max(pitch + side * turn, -STEEPEST), STEEPEST) for side in (-1, 1)]
         ends = [height / 2 - focal * zoom * math.tan(a) for zoom in play.zoom for a in angles]
@@ -195,6 +203,8 @@ class Aim:
     forward_y: Tensor
     longest: Tensor
     """Farthest ground that is drawn, metres."""
+    climb: Tensor
+    """Steepest slope of the track's road; 0 where it is flat."""
     columns: Tensor
     """Cells across the grid."""
     rows: Tensor
@@ -217,6 +227,7 @@ def take_aim(config: CameraConfig, fields: Fields, view: View) -> Aim:
         forward_x=torch.cos(heading) * scale,
         forward_y=torch.sin(heading) * scale,
         longest=config.far * half_width,
+        climb=fields.climbs.index_select(0, view.road).unsqueeze(-1),
         columns=columns,
         rows=rows,
         first_cell=fields.first.index_select(0, view.road).unsqueeze(-1),
@@ -228,12 +239,22 @@ def _downs(config: CameraConfig, rows: Tensor) -> Tensor:
     return (rows + 0.5 - config.height / 2) / focal_length(config)
 
 
-def _ground_downs(config: CameraConfig, frame: Frame, device: torch.device) -> Tensor:
-    """`_downs` half a pixel above the middle of each row of ground blocks, then below (2 R,)."""
+def _ground_rows(frame: Frame, device: torch.device) -> Tensor:
+    """Middle of each row of ground blocks, in rows of pixels (R,)."""
     single = torch.arange(frame.first_ground, frame.near, device=device, dtype=torch.float32)
     high = torch.arange(frame.high, device=device) * HIGH + (frame.near + (HIGH - 1) / 2)
-    middle = torch.cat([single, high])
+    return torch.cat([single, high])
+
+
+def _ground_downs(config: CameraConfig, frame: Frame, device: torch.device) -> Tensor:
+    """`_downs` half a pixel above the middle of each row of ground blocks, then below (2 R,)."""
+    middle = _ground_rows(frame, device)
     return _downs(config, torch.cat([middle - 0.5, middle + 0.5]))
+
+
+def _middle_downs(config: CameraConfig, frame: Frame, device: torch.device) -> Tensor:
+    """`_downs` of the middle of each row of ground blocks (R,)."""
+    return _downs(config, _ground_rows(frame, device))
 
 
 def _sky_downs(config: CameraConfig, frame: Frame, device: torch.device) -> Tensor:
@@ -257,8 +278,10 @@ class Rows:
     slope: Tensor
     """Downward slope of the rays (B, R)."""
     seen: Tensor
-    """1 where the row's ray meets ground, else 0 (B, R)."""
+    """1 where the ray meets ground, else 0 (B, R)."""
     sky: Sky
+    mixed: Tensor
+    """1 where a row of pixels that can be both is ground, 0 where it is sky (B, rows, 1)."""
 
 
 def scan_rows(config: CameraConfig, fields: Fields, frame: Frame, view: View, aim: Aim) -> Rows:
@@ -268,11 +291,11 @@ def scan_rows(config: CameraConfig, fields: Fields, frame: Frame, view: View, ai
     # step.
     slopes, forward = _rays(aim, constant(_ground_downs, config, frame, device))
     count = slopes.shape[1] // 2
+    distances = view.up.unsqueeze(-1) / slopes.clamp(min=1e-4)
+    horizon = torch.zeros_like(aim.climb)
     if fields.steepest:
-        distances, seen = _land_on_hills(fields, view, slopes, aim.longest)
-    else:
-        distances = view.up.unsqueeze(-1) / slopes.clamp(min=1e-4)
-        seen = (slopes > 0).to(torch.float32)
+        on_hills, horizon = _land_on_hills(fields, view, slopes, aim)
+        distances = torch.where(aim.climb > 0, on_hills, distances)
     distances = torch.minimum(distances, aim.longest)
     lateral = distances / (forward * aim.zoom)
     # Ground point in grid cells: at + side * right.
@@ -288,12 +311,16 @@ def scan_rows(config: CameraConfig, fields: Fields, frame: Frame, view: View, ai
     upper, lower = ends[:, :count], ends[:, count:]
     lines = torch.cat([torch.lerp(upper, lower, 0.5), lower - upper], 2).transpose(1, 2)
     ground = GroundRows(lines.contiguous(), aim.columns, aim.rows, aim.first_cell)
-    distance, at_slope = (torch.lerp(x[:, :count], x[:, count:], 0.5) for x in (distances, slopes))
+    distance = torch.lerp(distances[:, :count], distances[:, count:], 0.5)
+    at_slope, _ = _rays(aim, constant(_middle_downs, config, frame, device))
     slope, _ = _rays(aim, constant(_sky_downs, config, frame, device))
+    seen, mixed = (
+        (x > horizon).to(torch.float32) for x in (at_slope, slope[:, frame.first_ground :])
+    )
     sideways = constant(_rights, config, 1, device) / aim.zoom  # (B, W)
     azimuth = view.heading.unsqueeze(-1) - torch.atan(sideways)
     sky = sky_places(-slope.unsqueeze(-1), azimuth.unsqueeze(1))
-    return Rows(ground, distance, at_slope, seen[:, count:], sky)
+    return Rows(ground, distance, at_slope, seen, sky, mixed.unsqueeze(-1))
 
 
 def _rays(aim: Aim, downs: Tensor) -> tuple[Tensor, Tensor]:
@@ -310,7 +337,7 @@ def place_blocks(
     rows: Rows,
     view: View | None = None,
     uprights: Uprights | None = None,
-) -> tuple[tuple[Band | Sky, ...], tuple[Silhouette, ...]]:
+) -> tuple[tuple[Band | Mixed | Sky, ...], tuple[Silhouette, ...]]:
     """Where in its atlas each block of a picture's pixels reads, from top to bottom.
 
     And the silhouettes of what stands on the ground, to be painted over that in turn; only for
@@ -321,32 +348,36 @@ def place_blocks(
     silhouettes: tuple[Silhouette, ...] = ()
     if uprights is not None and view is not None and rows.seen.shape[1] > 1:
         q, p = apart(coordinates.value)
-        scan = Scan(q, p, rows.distance, rows.slope, rows.seen, frame.first_ground)
+        at = constant(_ground_rows, frame, rows.seen.device)
+        scan = Scan(q, p, rows.distance, rows.slope, rows.seen, at)
         eye = (view.x, view.y, view.z + view.up, view.heading)
         silhouettes = find_uprights(uprights, fields, view.road, eye, _lens(config, view), scan)
-    ground, high = road_places(coordinates, frame.high)
-    first_ground, last_sky, sky = frame.first_ground, frame.last_sky, rows.sky
-    mixed = max(last_sky - first_ground, 0)
-    bands: list[Band | Sky] = [Sky(sky.row[:, : min(first_ground, last_sky)], sky.column)]
-    if mixed:
-        above = sky_blocks(sky, first_ground, last_sky)
-        bands.append(choose(rows.seen[:, :mixed].unsqueeze(-1), ground.part(0, mixed), above))
-    bands.append(ground.part(mixed, frame.near - first_ground))
-    if high is not None:
-        bands.append(high)
+    bands: list[Band | Mixed | Sky] = [rows.sky.part(0, frame.first_ground)]
+    for ground in filter(None, road_places(coordinates, frame.high)):
+        bands += _below_sky(ground, frame, rows, sum(band.size[0] for band in bands))
     return tuple(band for band in bands if band.size[0]), silhouettes
 
 
-def _land_on_hills(
-    fields: Fields, view: View, slope: Tensor, longest: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Where rays of `slope` (B, R) land on the land ahead, and whether they do (1 or 0).
+def _below_sky(ground: Band, frame: Frame, rows: Rows, top: int) -> tuple[Band | Mixed, ...]:
+    """Ground from row `top` on: first the rows that can be sky too, then those that cannot."""
+    both = max(min(frame.last_sky - top, ground.size[0]), 0)
+    if not both:
+        return (ground,)
+    first, blocks = top - frame.first_ground, both // ground.block[0]
+    seen = rows.mixed[:, first : first + both]
+    mixed = Mixed(ground.part(0, blocks), rows.sky.part(top, top + both), seen)
+    return mixed, ground.part(blocks, ground.row.shape[1])
+
+
+def _land_on_hills(fields: Fields, view: View, slope: Tensor, aim: Aim) -> tuple[Tensor, Tensor]:
+    """Where rays of `slope` (B, R) land on the land ahead, and the horizon's slope (B, 1).
 
     The land's height is read at PROFILE_POINTS distances straight ahead, closer together near the
-    car. A ray lands on the first piece of that profile that reaches up to it.
+    car. A ray lands on the first piece of that profile that reaches up to it; one that passes over
+    the horizon is taken to where the horizon is, so that a block of both ends there.
     """
     share = torch.linspace(0.0, 1.0, PROFILE_POINTS, device=slope.device)
-    ahead = longest * 0.004 * (250.0**share)  # (B, M), 0.4 % to 100 % of the longest distance
+    ahead = aim.longest * 0.004 * (250.0**share)  # (B, M), 0.4 % to 100 % of the longest distance
     x = view.x.unsqueeze(-1) + ahead * torch.cos(view.heading).unsqueeze(-1)
     y = view.y.unsqueeze(-1) + ahead * torch.sin(view.heading).unsqueeze(-1)
     height = land_height(fields, view.road, x, y)
@@ -354,6 +385,9 @@ def _land_on_hills(
     lens = view.up.unsqueeze(-1)
     # Slope at which each point is seen; the running minimum is what is not hidden by nearer land.
     reach = torch.cummin(drop / ahead, 1).values
+    # Land beside a road may be steeper than any road, but rows that can be sky reckon with roads.
+    horizon = torch.minimum(torch.maximum(reach[:, -1:], -aim.climb), aim.climb)
+    slope = torch.maximum(slope, horizon)
     after = torch.searchsorted(-reach, -slope.contiguous()).clamp(max=PROFILE_POINTS - 1)
     before = (after - 1).clamp(min=0)
     near = torch.where(after > 0, ahead.gather(1, before), 0.0)
@@ -363,6 +397,4 @@ def _land_on_hills(
     fall = (far_drop - near_drop) / (far_ - near)
     gap = (slope - fall).clamp(min=1e-6)
     distance = ((near_drop - fall * near) / gap).clamp(min=0.0)
-    distance = torch.minimum(torch.maximum(distance, near), far_)
-    seen = (slope >= reach[:, -1:]).to(torch.float32)
-    return distance, seen
+    return torch.minimum(torch.maximum(distance, near), far_), horizon

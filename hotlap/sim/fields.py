@@ -13,13 +13,14 @@ two parts of a road leaves a false line behind.
 """
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from hotlap.sim.roads import Roads
+from hotlap.sim.roads import PAD, Roads
 from hotlap.sim.tracks.track import Track
 
 Q_STEPS = 128
@@ -32,6 +33,10 @@ MARGIN = 2.2
 PERIOD = 4.0
 """Length of the pattern along the road, in half-widths, before it is fitted to the lap."""
 MAX_CELLS = 1_500_000
+SURVEYS_KEPT = 4
+"""Fields of the latest worlds are kept, of so many."""
+FLAT = 1e-6
+"""Heights of a track that differ by no more than this are those of a plane, metres."""
 
 
 @dataclass(frozen=True)
@@ -48,23 +53,55 @@ class Fields:
     """Row of each track's first cell (T,) int32."""
     grids: Tensor
     """Each track's grid: corner x, y (m), cells per metre, columns, rows, half-width (m) (T, 6)."""
+    climbs: Tensor
+    """Steepest climb of each track, metres up per metre; 0 for a flat one (T,)."""
     steepest: float
     """Angle of the steepest climb of any track, radians; 0 where all is flat."""
 
 
 def survey(roads: Roads) -> Fields:
-    """Make the fields of every track of `roads`."""
-    surveys = [_survey_track(track) for track in roads.tracks]
+    """Make the fields of every track of `roads`.
+
+    The latest ones are kept, because the tasks of a run (to train in, to be judged in) are often
+    about the same tracks.
+    """
+    names = tuple(_fingerprint(track) for track in roads.tracks)
+    key = (names, str(roads.device))
+    fields = _surveyed.pop(key, None) or _survey(roads, names)
+    _surveyed[key] = fields  # the latest last
+    while len(_surveyed) > SURVEYS_KEPT:
+        del _surveyed[next(iter(_surveyed))]
+    return fields
+
+
+_surveyed: dict[tuple[tuple[bytes, ...], str], Fields] = {}
+
+
+def _fingerprint(track: Track) -> bytes:
+    """Short for all that a survey asks of a track."""
+    digest = blake2b(b"closed" if track.closed else b"open")
+    for values in (track.xy, track.width_left, track.width_right, track.z):
+        digest.update(repr((values.shape, values.dtype.str)).encode())
+        digest.update(values.tobytes())
+    return digest.digest()
+
+
+def _survey(roads: Roads, names: tuple[bytes, ...]) -> Fields:
+    """Fields of tracks with these fingerprints."""
+    # A track may be there several times, to be driven more often.
+    tracks = dict(zip(names, roads.tracks, strict=True))
+    different = {name: _survey_track(track) for name, track in tracks.items()}
+    surveys = [different[name] for name in names]
     sizes = [len(patches) for patches, _, _ in surveys]
     patches = np.concatenate([patches for patches, _, _ in surveys])
-    patches *= np.tile([Q_STEPS, P_STEPS], 4)
+    patches *= np.tile(np.array([Q_STEPS, P_STEPS], np.float32), 4)
     steepest = float(torch.atan(roads.features[5].abs().max())) if roads.hilly else 0.0
     heights = (
         np.concatenate([heights for _, heights, _ in surveys]) if steepest else np.zeros((1, 4))
     )
 
     def floats(values: np.ndarray) -> Tensor:
-        return torch.as_tensor(values.astype(np.float32), device=roads.device)
+        return torch.as_tensor(values.astype(np.float32, copy=False), device=roads.device)
 
     table = floats(patches)
     return Fields(
@@ -73,8 +110,16 @@ def survey(roads: Roads) -> Fields:
         heights=floats(heights),
         first=torch.as_tensor(np.cumsum([0, *sizes[:-1]]), dtype=torch.int32, device=roads.device),
         grids=floats(np.array([grid for _, _, grid in surveys])),
+        climbs=_steepest_climbs(roads),
         steepest=steepest,
     )
+
+
+def _steepest_climbs(roads: Roads) -> Tensor:
+    """Steepest climb of each track (T,)."""
+    padded = roads.features[5].abs().split((roads.count + 2 * PAD).tolist())
+    hilly = [float(np.ptp(track.z) > FLAT) for track in roads.tracks]
+    return torch.stack([climb.max() for climb in padded]) * torch.tensor(hilly, device=roads.device)
 
 
 Patches = tuple[Tensor, ...]
@@ -129,36 +174,49 @@ def _survey_track(track: Track) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     corner_x = low[0] + cell * np.arange(columns + 1)
     corner_y = low[1] + cell * np.arange(rows + 1)
     grid = np.stack(np.meshgrid(corner_x, corner_y), -1)  # (rows + 1, columns + 1, 2)
-    s, n, node = _road_coordinates(track, grid.reshape(-1, 2))
+    points = grid.reshape(-1, 2)
+    away, node = cKDTree(track.xy).query(points)
+    s, n = _road_coordinates(track, points, node)
     q = _edge_coordinate(track, node, n, half_width)
     shape = grid.shape[:2]
     patches = _patches(q.reshape(shape), s.reshape(shape), track, half_width, cell)
-    heights = _bilinear(*_corners(_ground_height(track, grid, half_width)))
+    ground = _ground_height(track, points, half_width, away, node)
+    heights = _bilinear(*_corners(ground.reshape(shape)))
     geometry = np.array([low[0], low[1], 1 / cell, columns, rows, half_width])
-    return patches.reshape(-1, 8), heights.reshape(-1, 4), geometry
+    return _singles(patches, 8), _singles(heights, 4), geometry
 
 
-def _road_coordinates(track: Track, points: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Arc length, signed offset and nearest node of ground points (K, 2)."""
-    count = track.num_points
-    _, node = cKDTree(track.xy).query(points)
+def _singles(values: np.ndarray, width: int) -> np.ndarray:
+    """Values as a table (C, width) of single precision, at once: a table of all tracks is long."""
+    return values.reshape(-1, width).astype(np.float32)
+
+
+def _road_coordinates(
+    track: Track, points: np.ndarray, node: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Arc length and signed offset of ground points (K, 2), whose nearest nodes are `node`."""
+    count, spacing = track.num_points, track.spacing
+    # x and y apart: sums over an axis of two take several times as long.
+    x, y = points.T.copy()
+    line_x, line_y = track.xy.T.copy()
     best = np.full(len(points), np.inf)
     s, n = np.zeros(len(points)), np.zeros(len(points))
     for side in (-1, 0):
         first = node + side
         first = first % count if track.closed else np.clip(first, 0, count - 2)
-        a = track.xy[first]
-        d = track.xy[(first + 1) % count] - a
-        offset = points - a
-        along = (offset * d).sum(1) / (d * d).sum(1)
-        fraction = np.clip(along, 0, 1)
-        distance = np.linalg.norm(offset - fraction[:, None] * d, axis=1)
-        left = d[:, 0] * offset[:, 1] - d[:, 1] * offset[:, 0] >= 0
+        after = (first + 1) % count
+        ax, ay = line_x[first], line_y[first]
+        dx, dy = line_x[after] - ax, line_y[after] - ay
+        px, py = x - ax, y - ay
+        fraction = np.clip((px * dx + py * dy) / (dx * dx + dy * dy), 0, 1)
+        ex, ey = px - fraction * dx, py - fraction * dy
+        distance = np.sqrt(ex * ex + ey * ey)
+        left = dx * py - dy * px >= 0
         nearer = distance < best
         best = np.where(nearer, distance, best)
-        s = np.where(nearer, (first + fraction) * track.spacing, s)
+        s = np.where(nearer, (first + fraction) * spacing, s)
         n = np.where(nearer, np.where(left, distance, -distance), n)
-    return s, n, node
+    return s, n
 
 
 def _edge_coordinate(
@@ -196,37 +254,43 @@ def _patches(
         if track.closed:
             step = (step + length / 2) % length - length / 2
         unwrapped.append(corners_s[0] + step)
-    spread = np.max(unwrapped, 0) - np.min(unwrapped, 0)
+    lowest = np.minimum.reduce(unwrapped)
+    spread = np.maximum.reduce(unwrapped) - lowest
     size = np.abs(np.stack(corners_q))
     near = size.min(0)
     # Corners whose nearest road parts differ straddle a ridge. |q| is continuous there, its sign
     # may not be; p is meaningless. On the inside of a bend arc lengths fan out without a ridge.
     ridge = spread > np.maximum(6 * cell, 3 * near * half_width)
-    sign = np.sign(np.take_along_axis(np.stack(corners_q), np.argmin(size, 0)[None], 0)[0])
-    q_plain, q_ridge = _bilinear(*corners_q), _bilinear(*size) * sign[..., None]
+    sizes, values = size[:, ridge], np.stack([corner[ridge] for corner in corners_q])
+    sign = np.sign(np.take_along_axis(values, np.argmin(sizes, 0)[None], 0)[0])
     periods = max(1.0, np.round(length / (PERIOD * half_width))) / length
-    p_plain = _bilinear(*[corner * periods for corner in unwrapped])
+    patches = np.empty((*ridge.shape, 4, 2))
+    patches[..., 0] = _bilinear(*corners_q)
+    patches[ridge, :, 0] = _bilinear(*sizes) * sign[:, None]
+    patches[..., 1] = _bilinear(*[corner * periods for corner in unwrapped])
     # Whole periods mean nothing, so each patch begins with its smallest p between 0 and 1.
-    p_plain[..., 0] -= np.floor(np.min(unwrapped, 0) * periods)
-    p_ridge = np.zeros_like(p_plain)
-    q_all = np.where(ridge[..., None], q_ridge, q_plain)
-    p_all = np.where(ridge[..., None], p_ridge, p_plain)
-    return np.stack([q_all, p_all], -1)  # (rows, columns, 4, 2)
+    patches[..., 0, 1] -= np.floor(lowest * periods)
+    patches[ridge, :, 1] = 0.0
+    return patches
 
 
-def _ground_height(track: Track, grid: np.ndarray, half_width: float) -> np.ndarray:
-    """Height of the land: the road's own near it, a smooth blend of nearby parts away from it."""
-    if np.ptp(track.z) < 1e-6:
-        return np.full(grid.shape[:2], track.z[0])
-    tree = cKDTree(track.xy)
-    step = max(1, round(half_width / track.spacing))
-    points = grid.reshape(-1, 2)
-    thin = slice(None, None, step)
-    distance, _ = tree.query(points)
+def _ground_height(
+    track: Track, points: np.ndarray, half_width: float, away: np.ndarray, node: np.ndarray
+) -> np.ndarray:
+    """Height of the land at points (K, 2), `away` metres from their nearest nodes `node`.
+
+    The road's own near it, a smooth blend of nearby parts away from it.
+    """
+    if np.ptp(track.z) < FLAT:
+        return np.full(len(points), track.z[0])
+    height = track.z[node]
+    mix = np.clip((away - half_width) / (2 * half_width), 0, 1)
+    off = np.flatnonzero(mix)
+    thin = slice(None, None, max(1, round(half_width / track.spacing)))
     count = min(24, len(track.xy[thin]))
-    far, near = cKDTree(track.xy[thin]).query(points, k=count)
-    weight = 1.0 / (far**2 + (0.5 * half_width) ** 2) ** 1.5
+    far, near = cKDTree(track.xy[thin]).query(points[off], k=count)
+    square = far**2 + (0.5 * half_width) ** 2
+    weight = 1.0 / square**1.5
     blend = (weight * track.z[thin][near]).sum(1) / weight.sum(1)
-    _, node = tree.query(points)
-    mix = np.clip((distance - half_width) / (2 * half_width), 0, 1)
-    return ((1 - mix) * track.z[node] + mix * blend).reshape(grid.shape[:2])
+    height[off] = (1 - mix[off]) * height[off] + mix[off] * blend
+    return height

@@ -14,6 +14,7 @@ horizon stays a line and one that crosses the view fades into the road, without 
 
 import zlib
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -129,6 +130,7 @@ class Looks:
     """Looks of each style: the first as designed, the others varied."""
 
 
+@lru_cache(maxsize=2)  # the tasks of a run often share them, and a set may be large
 def make_looks(
     styles: tuple[str, ...],
     variants: int = 1,
@@ -149,7 +151,7 @@ def make_looks(
         texture: Range of the grain's strength.
         device: Where the atlases go.
     """
-    atlases = []
+    packed, gray = [], []
     for name in styles:
         for variant in range(variants):
             # By name, so that a place looks the same in whatever company.
@@ -158,17 +160,23 @@ def make_looks(
             style = find_style(name)
             if variant:
                 style = vary(style, draw, light, colour, texture)
-            atlases.append(paint_atlas(style, draw))
-    stack = np.stack(atlases)  # (L, ROWS, WIDTH, 3)
-    bytes_ = np.round(np.clip(stack, 0, 1) * 255).astype(np.uint8)
-    packed = np.concatenate([bytes_, np.full_like(bytes_[..., :1], 255)], -1).view(np.int32)
-    gray = np.round(np.clip(stack @ np.array([0.299, 0.587, 0.114]), 0, 1) * 255).astype(np.uint8)
+            atlas = paint_atlas(style, draw)
+            gray.append(_as_bytes(atlas @ np.array([0.299, 0.587, 0.114])))
+            opaque = np.full((*atlas.shape[:2], 1), 255, np.uint8)
+            packed.append(np.concatenate([_as_bytes(atlas), opaque], -1).view(np.int32))
     return Looks(
-        colour=torch.as_tensor(packed.reshape(-1), device=device),
-        gray=torch.as_tensor(gray.reshape(-1), device=device),
+        colour=torch.as_tensor(np.stack(packed).reshape(-1), device=device),
+        gray=torch.as_tensor(np.stack(gray).reshape(-1), device=device),
         styles=styles,
         variants=variants,
     )
+
+
+def _as_bytes(shares: np.ndarray) -> np.ndarray:
+    """Shares of full scale as bytes; overwrites them: new arrays of this size take longer."""
+    np.clip(shares, 0, 1, out=shares)
+    np.multiply(shares, 255, out=shares)
+    return np.rint(shares, out=shares).astype(np.uint8)
 
 
 def vary(
@@ -207,7 +215,8 @@ def paint_atlas(style: Style, draw: np.random.Generator) -> np.ndarray:
     columns = (np.arange(WIDTH) - SKY_MARGIN) % SKY_COLUMNS
     atlas[SKY_TOP : SKY_TOP + SKY_ROWS] = sky[:, columns]
     atlas[PAINT_TOP:] = _paint_rows(style)
-    return atlas * style.light
+    atlas *= style.light
+    return atlas
 
 
 def _place_levels(atlas: np.ndarray, tile: np.ndarray) -> None:
@@ -318,18 +327,21 @@ def _ridge(draw: np.random.Generator, azimuth: np.ndarray, waves: tuple[int, ...
 
 def _cover(image: np.ndarray, tangent: np.ndarray, height: np.ndarray, colour: np.ndarray) -> None:
     """Paint everything below a silhouette, with soft edges."""
-    cover = np.clip((height[None, :] - tangent[:, None]) * SKY_SCALE + 0.5, 0, 1)[..., None]
-    image[:] = image * (1 - cover) + colour * cover
+    top = np.searchsorted(-tangent, -height.max() - 1 / SKY_SCALE)  # nothing is covered above
+    below = image[top:]
+    cover = (height[None, :] - tangent[top:, None]) * SKY_SCALE + 0.5
+    cover = np.clip(cover, 0, 1)[..., None]
+    below[:] = below * (1 - cover) + colour * cover
 
 
 def _paint_clouds(
     image: np.ndarray, draw: np.random.Generator, tangent: np.ndarray, azimuth: np.ndarray
 ) -> None:
-    cloud = np.zeros(image.shape[:2])
-    for _ in range(12):
-        wave = draw.integers(1, 9)
-        lift = draw.uniform(4, 16)
-        cloud += np.sin(wave * azimuth[None, :] + lift * tangent[:, None] + draw.uniform(0, 7))
+    waves = [(draw.integers(1, 9), draw.uniform(4, 16), draw.uniform(0, 7)) for _ in range(12)]
+    wave, lift, phase = np.array(waves).T
+    # sin(a + b) = sin a cos b + cos a sin b: sines of rows and columns instead of every pixel's.
+    along, up = np.outer(wave, azimuth) + phase[:, None], np.outer(tangent, lift)
+    cloud = np.cos(up) @ np.sin(along) + np.sin(up) @ np.cos(along)
     cover = np.clip((cloud - 2.0) / 6.0, 0, 0.7) * np.clip((tangent - 0.15) / 0.2, 0, 1)[:, None]
     image[:] = image * (1 - cover[..., None]) + 0.97 * cover[..., None]
 

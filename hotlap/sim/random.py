@@ -27,6 +27,7 @@ class Stream(IntEnum):
     ARENA = 7
     LIDAR = 9
     TRACK = 10
+    PLAIN = 11
 
 
 def mix(word: Tensor) -> Tensor:

@@ -14,6 +14,18 @@ def _spread(draw: Tensor, limits: Range) -> Tensor:
     return low + (high - low) * draw
 
 
+def differs(ranges: RandomisationConfig, key: Tensor) -> Tensor | None:
+    """Which episodes are randomised at all (B,) bool, for keys (B,); None where all are."""
+    if ranges.share == 1:
+        return None
+    return uniform(make_key(key, Stream.PLAIN), 1).squeeze(-1) < ranges.share
+
+
+def _where(differ: Tensor | None, drawn: Tensor, plain: float) -> Tensor:
+    """What was drawn, or where an episode does not differ, what is there by itself."""
+    return drawn if differ is None else torch.where(differ, drawn, plain)
+
+
 def draw_vehicle(
     ranges: RandomisationConfig, vehicle: VehicleConfig, key: Tensor
 ) -> dict[str, Tensor]:
@@ -22,24 +34,29 @@ def draw_vehicle(
     draws = uniform(make_key(key, Stream.VEHICLE), 6).unsqueeze(-1).unbind(1)  # each (B, 1)
     steps = ranges.delay[1] - ranges.delay[0] + 1
     delay = ranges.delay[0] + torch.floor(draws[5] * steps)
+    differ = differs(ranges, key)
+    differ = None if differ is None else differ.unsqueeze(-1)
+    offset = torch.deg2rad(_spread(draws[3], ranges.steering_offset))
     return params | {
-        "mu": params["mu"] * _spread(draws[0], ranges.friction),
-        "mass": params["mass"] * _spread(draws[1], ranges.mass),
-        "engine": params["engine"] * _spread(draws[2], ranges.engine),
-        "steer_offset": torch.deg2rad(_spread(draws[3], ranges.steering_offset)),
-        "steer_lag": params["steer_lag"] + _spread(draws[4], ranges.steering_lag),
-        "delay_steps": params["delay_steps"] + delay,
+        "mu": params["mu"] * _where(differ, _spread(draws[0], ranges.friction), 1.0),
+        "mass": params["mass"] * _where(differ, _spread(draws[1], ranges.mass), 1.0),
+        "engine": params["engine"] * _where(differ, _spread(draws[2], ranges.engine), 1.0),
+        "steer_offset": _where(differ, offset, 0.0),
+        "steer_lag": params["steer_lag"]
+        + _where(differ, _spread(draws[4], ranges.steering_lag), 0.0),
+        "delay_steps": params["delay_steps"] + _where(differ, delay, 0.0),
     }
 
 
 def draw_camera(ranges: RandomisationConfig, key: Tensor) -> dict[str, Tensor]:
     """How each environment's camera differs from the configured one (B,), for keys (B,)."""
     draws = uniform(make_key(key, Stream.CAMERA), 6).unbind(-1)
+    differ = differs(ranges, key)
     return {
-        "up": _spread(draws[0], ranges.camera_up),
-        "pitch": torch.deg2rad(_spread(draws[1], ranges.camera_pitch)),
-        "yaw": torch.deg2rad(_spread(draws[2], ranges.camera_yaw)),
-        "zoom": _spread(draws[3], ranges.camera_zoom),
-        "noise": _spread(draws[4], ranges.noise),
-        "blur": _spread(draws[5], ranges.blur),
+        "up": _where(differ, _spread(draws[0], ranges.camera_up), 1.0),
+        "pitch": torch.deg2rad(_where(differ, _spread(draws[1], ranges.camera_pitch), 0.0)),
+        "yaw": torch.deg2rad(_where(differ, _spread(draws[2], ranges.camera_yaw), 0.0)),
+        "zoom": _where(differ, _spread(draws[3], ranges.camera_zoom), 1.0),
+        "noise": _where(differ, _spread(draws[4], ranges.noise), 0.0),
+        "blur": _where(differ, _spread(draws[5], ranges.blur), 0.0),
     }

@@ -268,8 +268,20 @@ def arc_between(roads: Roads, road: Tensor, before: Tensor, after: Tensor) -> Te
 
 def curvature_ahead(roads: Roads, road: Tensor, s: Tensor, distances: Tensor) -> Tensor:
     """Curvature of the line at distances (K,) ahead of s: (B, N) -> (B, N, K)."""
+    return _read(roads.features[7:], _rows_ahead(roads, road, s, distances))[0]
+
+
+def course_ahead(roads: Roads, road: Tensor, s: Tensor, distances: Tensor) -> Tensor:
+    """Width, grip and curvature of the road at distances (K,) ahead: (B, N) -> (B, N, 3, K)."""
+    rows = _rows_ahead(roads, road, s, distances)
+    left, right = _read(roads.features[2:4], rows)
+    return torch.stack([left + right, *_read(roads.features[6:], rows)], -2)
+
+
+def _rows_ahead(roads: Roads, road: Tensor, s: Tensor, distances: Tensor) -> Tensor:
+    """Rows of the tables at distances (K,) ahead of s: (B, N) -> (B, N, K)."""
     sample = (s.unsqueeze(-1) + distances) / roads.spacing[road].unsqueeze(-1)
     node = sample.to(torch.int64)
     count, closed = roads.count[road].unsqueeze(-1), roads.closed[road].unsqueeze(-1)
     node = torch.where(closed, torch.remainder(node, count), torch.minimum(node, count - 2))
-    return _read(roads.features[7:], roads.first[road].unsqueeze(-1) + node)[0]
+    return roads.first[road].unsqueeze(-1) + node

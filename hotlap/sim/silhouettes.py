@@ -68,7 +68,7 @@ class Lens:
 
 @dataclass(frozen=True)
 class Scan:
-    """What the ground rows of pictures know: the first is row `first` of the picture."""
+    """What the ground rows of pictures know."""
 
     q: Tensor
     p: Tensor
@@ -79,7 +79,8 @@ class Scan:
     """Downward slope of the row's ray (B, R)."""
     seen: Tensor
     """1 where the row's ray meets ground, else 0 (B, R)."""
-    first: int
+    row: Tensor
+    """Where in the picture they are (R,); they need not be evenly spaced."""
 
 
 def paint_place(name: str, column: int = 0) -> int:
@@ -94,7 +95,9 @@ def find_walls(limit: Tensor, height: Tensor, lens: Lens, scan: Scan) -> Silhoue
     order = torch.arange(1.0, rows + 1.0, device=beyond.device)
     outside = (beyond * 1e30).clamp_(0.0, 1.0).mul_((order * scan.seen).unsqueeze(-1))
     lowest = outside.amax(1)  # (B, G), 1-based; 0 where a column has no wall
-    upper = (lowest.to(torch.int64) - 1).clamp(0, rows - 2)
+    # Where a column has none, everything is read and left at the horizon: the first row seen.
+    horizon = (rows - scan.seen.sum(1, keepdim=True)).to(torch.int64).clamp(max=rows - 1)
+    upper = torch.maximum(lowest.to(torch.int64) - 1, horizon).clamp(max=rows - 2)
     lower = upper + 1
 
     def between(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,10 +109,10 @@ def find_walls(limit: Tensor, height: Tensor, lens: Lens, scan: Scan) -> Silhoue
     far, near = between(scan.distance.clamp(min=1e-3))
     ahead = 1.0 / torch.lerp(1.0 / far, 1.0 / near, share)
     slope = torch.lerp(*between(scan.slope), share)
-    foot = upper + share + scan.first
-    top = lens.row(ahead, slope * ahead - height)
+    foot = torch.lerp(scan.row[upper], scan.row[lower], share)
     exists = lowest.clamp(max=1.0)
-    foot, top = foot * exists + scan.first * (1 - exists), top * exists + scan.first * (1 - exists)
+    top = lens.row(ahead, slope * ahead - height)
+    foot, top = (torch.lerp(scan.row[horizon], edge, exists) for edge in (foot, top))
     phase = scan.p.gather(1, upper.unsqueeze(1)).squeeze(1) * (STRIPES / P_STEPS)  # in pairs
     paints = tuple(
         torch.full_like(upper, paint_place("wall", column)).repeat_interleave(GROUP, 1)

@@ -104,11 +104,14 @@ def find_uprights(
         tall = torch.full_like(wide, height)
         objects.append((uprights.rivals[..., :2], wide, tall, torch.ones_like(wide)))
     if objects:
-        foot = bands[0].edges[1] if bands else None
+        foot = None
+        if bands:  # nothing hides behind the horizon of a track without walls
+            foot = bands[0].edges[1] * (limit < NOWHERE)
         place, wide, tall, is_car = (torch.cat(part, 1) for part in zip(*objects, strict=True))
         ahead, right = _ahead_and_right(place, eye)
+        there = place[..., 0] < NOWHERE
         standing = Objects(
-            ahead=torch.where(ahead > NEAREST * half_width, ahead, 0.0),
+            ahead=torch.where(there & (ahead > NEAREST * half_width), ahead, 0.0),
             right=right,
             drop=eye[2].unsqueeze(-1) - land_height(fields, road, place[..., 0], place[..., 1]),
             half_width=wide,

@@ -1,12 +1,13 @@
 """Drive a DonkeyCar round its tracks.
 
-Sees: a forward camera (120x160x3), a lidar (19 beams and the car's own motion) or telemetry.
+Sees: a forward camera (120x160x3), a lidar (19 beams and the car's own motion), telemetry, or the
+    whole state, for teachers.
 Does: steering in [-steer_limit, steer_limit], positive to the right as DonkeyCar has it, and
     throttle between throttle_min and throttle_max, 20 times a second.
 Earns: a named reward (`donkey_rewards`); DonkeyCar's own by default, which pays forward speed times
     closeness to the line.
-Ends: terminated where |cte| exceeds max_cte or a wall is hit; truncated after max_steps or where an
-    open road runs out.
+Ends: terminated where |cte| exceeds max_cte or a wall is hit, and with end="road" where no part of
+    the car is on the road; truncated after max_steps or where an open road runs out.
 Reports: cte (DonkeyCar units, positive to the right), speed, position, velocity, acceleration,
     gyro, progress, laps and lap times (of laps on which some part of the car stayed on the road),
     where on the road the car is, and how far its side is beyond the road's edge (metres).
@@ -23,7 +24,16 @@ from hotlap.sim.fields import survey
 from hotlap.sim.lidar import cast_road, ray_bytes, wall_limits
 from hotlap.sim.random import Stream, make_key, uniform
 from hotlap.sim.randomisation import draw_vehicle
-from hotlap.sim.roads import Place, Roads, arc_between, curvature_ahead, lay_out, locate, pose_on
+from hotlap.sim.roads import (
+    Place,
+    Roads,
+    arc_between,
+    course_ahead,
+    curvature_ahead,
+    lay_out,
+    locate,
+    pose_on,
+)
 from hotlap.sim.tracks import Track, find_track
 from hotlap.sim.tracks.selection import expand
 from hotlap.sim.vehicles.model import advance, initial_state
@@ -38,11 +48,15 @@ UNIT = 0.125
 """One DonkeyCar unit in metres."""
 PREVIEW = (0.4, 0.8, 1.4, 2.2, 3.2)
 """Distances ahead at which telemetry tells the road's curvature, metres."""
+COURSE = (0.3, 0.6, 1.0, 1.4, 1.9, 2.4, 3.0, 3.7, 4.5, 5.5, 6.5, 8.0)
+"""Distances ahead at which the whole state tells the road's course, metres."""
 MOTION = ("speed", "lateral speed", "yaw rate", "acceleration", "lateral acceleration", "steering")
 """What a car feels of its own motion, in metres, seconds and radians.
 
 Lidar adds its ranges; telemetry adds cte, sine and cosine of the heading error, the room to the
-left and to the right edge (these lengths as shares of max_cte), and the curvature at PREVIEW.
+left and to the right edge (these lengths as shares of max_cte), and the curvature at PREVIEW. The
+whole state has no cte, which is where the line is and not the road, but slope and grip, and the
+road's width, grip and curvature at COURSE.
 """
 ROLLING = 2.0
 """Fastest speed at a random start, m/s."""
@@ -91,7 +105,8 @@ class DonkeyTask(Task):
         self.action_space = spaces.Box(low, high)
         self.lowest = torch.as_tensor(low, device=self.device)
         self.highest = torch.as_tensor(high, device=self.device)
-        self.preview = torch.tensor(PREVIEW, device=self.device)
+        ahead = COURSE if config.sensor == "state" else PREVIEW
+        self.preview = torch.tensor(ahead, device=self.device)
         self.observation_space = self._observation_space()
 
     def _observation_space(self) -> spaces.Box:
@@ -101,7 +116,8 @@ class DonkeyTask(Task):
             return spaces.Box(
                 0, 255, (config.camera.height, config.camera.width, channels), np.uint8
             )
-        size = len(MOTION) + (config.lidar.beams if config.sensor == "lidar" else 5 + len(PREVIEW))
+        sizes = {"lidar": config.lidar.beams, "telemetry": 5 + len(PREVIEW)}
+        size = len(MOTION) + sizes.get(config.sensor, 6 + 3 * len(COURSE))
         return spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
     @property
@@ -214,9 +230,10 @@ class DonkeyTask(Task):
             closeness=(1 - off).clamp(min=0.0),
             forward=car["vx"],
             speed=torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2),
-            off_track=(off > 1).to(torch.float32),
+            off_track=self._left(off, beyond).to(torch.float32),
             hit=(beyond > self.walls[before["road"]]).to(torch.float32),
             on_road=beyond < self.vehicle.width / 2,
+            outside=(beyond / self.vehicle.width + 0.5).clamp(0.0, 1.0),
             moved=moved,
             steer_before=before["car"]["steer"],
             steer=car["steer"],
@@ -224,6 +241,11 @@ class DonkeyTask(Task):
             dt=self.control_dt,
             window=window,
         )
+
+    def _left(self, off: Tensor, beyond: Tensor) -> Tensor:
+        """Whether the car has left the road for good (B, 1) bool."""
+        left = off > 1
+        return left | (beyond >= self.vehicle.width / 2) if self.config.end == "road" else left
 
     def _metrics(self, state: State, signals: Signals) -> dict[str, Tensor]:
         car, place, laps = state["car"], state["place"], state["laps"]
@@ -272,6 +294,10 @@ class DonkeyTask(Task):
             (place["width_left"] - place["n"]) / limit,
             (place["width_right"] + place["n"]) / limit,
         ]
+        if self.config.sensor == "state":
+            course = course_ahead(self.roads, state["road"], place["s"], self.preview)
+            known = [*motion, *road_sense[1:], place["climb"], place["grip"]]
+            return torch.cat([torch.stack(known, -1), course.flatten(-2)], -1)
         ahead = curvature_ahead(self.roads, state["road"], place["s"], self.preview)
         return torch.cat([torch.stack(motion + road_sense, -1), ahead], -1)
 

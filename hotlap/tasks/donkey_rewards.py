@@ -36,6 +36,8 @@ class Signals:
     """1 where the car has just hit a wall, else 0."""
     on_road: Tensor
     """Whether some part of the car's width is on the road, bool."""
+    outside: Tensor
+    """Share of the car's width that is beyond an edge of the road."""
     moved: Tensor
     """Signed distance along the road in this step, metres."""
     steer_before: Tensor
@@ -88,6 +90,7 @@ TERMS: dict[str, Term] = {
     "efficient_speed": lambda s: _efficient(s) * s.speed,
     "gated_speed": lambda s: torch.where(efficiency(s.window) < GATE, 0.0, s.closeness * s.speed),
     "progress": _progress,
+    "over_edge": lambda s: s.outside,
     "off_road": lambda s: (~s.on_road).to(torch.float32),
     "steering_change": lambda s: (s.steer - s.steer_before).abs() / s.full_steer,
     "ended": _ended,
@@ -121,9 +124,17 @@ REWARDS: dict[str, dict[str, float]] = {
     # weaves is paid for its detours.
     "v6": {"gated_speed": 0.1, "ended": -1.0},
     # Lap time and safety: metres of road per second, whatever the line, so that a detour is worth
-    # nothing and corners may be cut as far as the road goes. A step beside the road costs about
-    # what a quick step earns, an end about a quarter of a second at speed beyond what it forgoes.
-    "racing": {"progress": 1.0, "off_road": -2.0, "steering_change": -0.1, "ended": -10.0},
+    # nothing and corners may be cut as far as the road goes. A step beside the road costs more
+    # than a quick step earns, one with a wheel over the edge in proportion, an end about as much
+    # as the second or two after it would have earned, beside those: at a tenth of that price, a
+    # policy that knew everything took risks that ended one lap in twenty.
+    "racing": {
+        "progress": 1.0,
+        "over_edge": -4.0,
+        "off_road": -2.0,
+        "steering_change": -0.1,
+        "ended": -200.0,
+    },
 }
 
 

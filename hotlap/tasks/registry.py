@@ -26,6 +26,7 @@ TASKS: dict[str, Entry] = {
     "donkey": Entry(DonkeyConfig, DonkeyTask, {}),
     "donkey-lidar": Entry(DonkeyConfig, DonkeyTask, {"sensor": "lidar"}),
     "donkey-telemetry": Entry(DonkeyConfig, DonkeyTask, {"sensor": "telemetry"}),
+    "donkey-state": Entry(DonkeyConfig, DonkeyTask, {"sensor": "state"}),
     "tag": Entry(TagConfig, TagTask, {}),
 }
 

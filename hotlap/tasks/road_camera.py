@@ -12,7 +12,6 @@ from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.sensors import CameraConfig
 from hotlap.sim.atlas import (
     GROUP,
-    Band,
     Planes,
     Sky,
     block_planes,
@@ -38,7 +37,7 @@ from hotlap.sim.fields import Fields, survey
 from hotlap.sim.looks import make_looks
 from hotlap.sim.optics import add_noise, blur, make_strip
 from hotlap.sim.random import Stream, integers, make_key
-from hotlap.sim.randomisation import draw_camera
+from hotlap.sim.randomisation import differs, draw_camera
 from hotlap.sim.roads import Roads
 from hotlap.sim.silhouettes import Silhouette
 from hotlap.sim.uprights import Uprights, make_uprights, paint_silhouette
@@ -80,7 +79,7 @@ class RoadCamera:
             self._strip = make_strip(config.height, config.width, channels, roads.device)
         most = math.radians(max(abs(end) for end in ranges.camera_pitch))
         play = Play(most, ranges.camera_zoom)
-        self.frame = divide_rows(config, self.fields, play, self.uprights is not None)
+        self.frame = divide_rows(config, self.fields, play)
         if roads.device.type == "cpu":
             shape = (CHUNK, config.height, padded_width(config))
             self._index = torch.empty(shape, dtype=torch.int32)
@@ -105,6 +104,9 @@ class RoadCamera:
     def begin(self, key: Tensor, road: Tensor) -> dict[str, Tensor]:
         """Each episode's own camera and look (B,), for keys and roads (B,)."""
         look = integers(make_key(key, Stream.LOOK), self.ranges.looks).squeeze(-1)
+        differ = differs(self.ranges, key)
+        if differ is not None:
+            look = torch.where(differ, look, 0)  # the first is the plain one
         return draw_camera(self.ranges, key) | {"look": self.first_look[road] + look}
 
     def draw(self, state: State, body_offset: float, clock: Tensor) -> Tensor:
@@ -194,7 +196,7 @@ def _place_planes(
 ) -> tuple[list[Sky | Planes], tuple[Silhouette, ...]]:
     """`place_blocks`, as far as a CPU is fast with."""
     bands, silhouettes = place_blocks(config, fields, frame, rows, view, uprights)
-    planes = [block_planes(band) if isinstance(band, Band) else band for band in bands]
+    planes = [band if isinstance(band, Sky) else block_planes(band) for band in bands]
     return planes, silhouettes
 
 

@@ -1,7 +1,7 @@
 """Randomisation by the name of its strength."""
 
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -29,13 +29,17 @@ def test_light_reaches_half_as_far_in_everything() -> None:
     assert light.looks == full.looks
     assert all(isinstance(step, int) for step in light.delay)
     usual = RandomisationConfig()
+    assert light.share == full.share == 1.0
     for field in fields(full):
+        if field.name == "share":
+            continue
         assert getattr(light, field.name) != getattr(usual, field.name), field.name
 
 
 def test_all_of_a_strength_is_the_strength_and_none_of_it_nothing() -> None:
     full = find_randomisation("full")
     assert weakened(full, 1.0) == full
+    assert weakened(replace(full, share=0.25), 0.5).share == 0.25  # as many episodes differ
     assert weakened(RandomisationConfig(), 0.5) == RandomisationConfig()
 
 

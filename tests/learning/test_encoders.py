@@ -16,6 +16,7 @@ from hotlap.learning.encoders import (
     as_numbers,
     conv_by_blocks,
     find_encoder,
+    standardised,
 )
 from hotlap.learning.factory import make_policy
 
@@ -143,3 +144,39 @@ def test_every_policy_looks_through_the_encoder_it_was_told_to(
     assert found and all(type(part) is kind for part in found)
     action, _ = policy.predict(np.zeros((3, 36, 44, 2), np.uint8), deterministic=True)
     assert len(action) == 3
+
+
+# --- standardised pictures -----------------------------------------------------------------------
+
+
+def test_every_picture_has_mean_0_and_spread_1_by_itself() -> None:
+    seen = pictures()
+    seen[1] = seen[0] // 2 + 100  # fainter and lighter
+    found = standardised(seen)
+    flat = found.flatten(1)
+    torch.testing.assert_close(flat.mean(1), torch.zeros(4), rtol=0, atol=1e-5)
+    torch.testing.assert_close(flat.std(1, correction=0), torch.ones(4), rtol=1e-2, atol=0)
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=0.05)
+
+
+def test_a_picture_of_nothing_is_nothing() -> None:
+    found = standardised(torch.full((2, *PICTURE.shape), 90, dtype=torch.uint8))
+    assert float(found.abs().max()) < 1e-3
+
+
+@pytest.mark.parametrize("kind", ["nature", "small"])
+def test_an_encoder_that_standardises_minds_no_light(kind: str) -> None:
+    bright = pictures() // 2
+    for asked, least in ((False, True), (True, False)):
+        encoder, arguments = find_encoder(kind, PICTURE, False, 0, asked)
+        assert encoder is not None and arguments == ({"standardise": True} if asked else {})
+        torch.manual_seed(0)
+        net = encoder(PICTURE, **arguments)
+        apart = (net(bright) - net(bright + 100)).abs().max().item()
+        assert (apart > 1e-2) is least
+
+
+@pytest.mark.parametrize(("kind", "space"), [("nature", NUMBERS), ("flat", PICTURE)])
+def test_what_no_cnn_looks_at_is_not_standardised(kind: str, space: spaces.Box) -> None:
+    with pytest.raises(ValueError, match="standardise is for pictures"):
+        find_encoder(kind, space, False, 0, standardise=True)

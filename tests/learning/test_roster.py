@@ -151,3 +151,18 @@ def test_one_track_is_nothing_to_choose_among(kind: Any) -> None:
 def test_one_track_needs_no_books() -> None:
     alone = Training(PPO, ScheduleConfig(), 64, replace(ROAD, tracks=("warehouse",)))
     assert alone.learner.roster is None
+
+
+def test_a_track_that_is_there_several_times_is_told_once() -> None:
+    road = replace(ROAD, tracks=("generated_track", "waveshare*3"))
+    training = Training(PPO, ScheduleConfig(), total=64, road=road)
+    training.drive(64)
+    roster = training.learner.roster
+    assert roster.names == ["generated_track"] + ["waveshare"] * 3
+    told = roster.metrics()
+    assert told["tracks/generated_track/share"] == pytest.approx(0.25)
+    assert told["tracks/waveshare/share"] == pytest.approx(0.75)
+    sums = roster.books.sums
+    mean = sums["returns"][1:].sum() / sums["episodes"][1:].sum()
+    assert told["tracks/waveshare/return"] == pytest.approx(mean)
+    assert sums["returns"][3] / sums["episodes"][3] != pytest.approx(mean)

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from hotlap.config.tasks import DonkeyConfig
+from hotlap.config.presets import from_table, to_table
+from hotlap.config.randomisation import RandomisationConfig
+from hotlap.config.runs import EvaluationConfig, RunConfig
+from hotlap.config.tasks import DonkeyConfig, TagConfig
+from hotlap.research.commands import refuse_unknown_run
+from hotlap.research.experiment import _judged_otherwise
 from hotlap.research.worlds import judged_tracks, make_training_env, track_words, tracks_of
 
 from .tiny import ROAD, tiny_run
@@ -44,3 +49,43 @@ def test_environments_keep_their_tracks_where_there_is_one_each() -> None:
 def test_nothing_trains_on_tracks_that_are_kept_apart() -> None:
     with pytest.raises(ValueError, match="are for judging only"):
         make_training_env(tiny_run(settings=replace(ROAD, tracks=("loop:90000",))))
+
+
+def test_a_run_may_be_judged_on_other_tracks_each_of_them_once() -> None:
+    run = tiny_run(settings=DonkeyConfig(tracks=("warren*3", "hills:1")))
+    assert judged_tracks(run, 10) == ("warren", "hills:1")
+    asked = EvaluationConfig(tracks=("circuit:1-4", "circuit:2*2"))
+    assert judged_tracks(replace(run, evaluation=asked), 10) == tuple(
+        f"circuit:{number}" for number in (1, 2, 3, 4)
+    )
+    assert judged_tracks(replace(run, evaluation=asked), 2) == ("circuit:1", "circuit:3")
+    assert judged_tracks(tiny_run(settings=TagConfig(), evaluation=asked), 2) == ()
+
+
+def test_judged_worlds_are_plain_where_asked() -> None:
+    ranges = RandomisationConfig(friction=(0.5, 0.9))
+    run = tiny_run(settings=replace(ROAD, randomise=ranges))
+    assert "randomise" not in _judged_otherwise(run)
+    plain = replace(run, evaluation=EvaluationConfig(randomised=False))
+    assert _judged_otherwise(plain)["randomise"] == RandomisationConfig()
+
+
+@pytest.mark.parametrize(
+    ("track", "complaint"), [("wareen", "warren"), ("circuit:90000", "choose nothing")]
+)
+def test_tracks_to_judge_on_are_looked_up_before_anything_is_trained(
+    track: str, complaint: str
+) -> None:
+    run = tiny_run(evaluation=EvaluationConfig(tracks=(track,)))
+    with pytest.raises((KeyError, ValueError), match=complaint):
+        refuse_unknown_run(run, trust=False)
+
+
+def test_settings_written_before_later_ones_were_there_still_open() -> None:
+    run = tiny_run(sensor="camera")
+    table = to_table(run)
+    for name in ("standardise", "teacher", "teacher_weight", "teacher_until"):
+        del table["agent"][name]
+    del table["settings"]["end"], table["settings"]["randomise"]["share"]
+    del table["evaluation"]["tracks"], table["evaluation"]["randomised"]
+    assert from_table(RunConfig, table, "old") == run

@@ -4,6 +4,7 @@ Grey levels are of 255. The far rows are the twelve below the horizon, where a p
 road and a camera that reads one point per pixel would flicker.
 """
 
+import dataclasses
 import math
 
 import numpy as np
@@ -16,9 +17,10 @@ from hotlap.sim import atlas, camera
 from hotlap.sim.camera import Play, View, draw_forward
 from hotlap.sim.fields import Fields, survey
 from hotlap.sim.looks import Looks, make_looks
-from hotlap.sim.roads import Roads, lay_out, pose_on
+from hotlap.sim.roads import Roads, lay_out, locate, pose_on
 from hotlap.sim.tracks.catalogue import find_track
 from hotlap.sim.tracks.track import Track
+from hotlap.sim.uprights import make_uprights
 
 from .exact_camera import draw_exactly
 from .roads_drawn import circle, straight
@@ -26,6 +28,7 @@ from .roads_drawn import circle, straight
 CAMERA = CameraConfig()
 HORIZON = 44  # 60 - 60 tan(15 degrees) = 43.9
 FAR_ROWS = slice(HORIZON, HORIZON + 12)
+WALLED = dataclasses.replace(straight(), wall_gap=0.25)
 
 
 def scene(track: Track) -> tuple[Roads, Fields, Looks]:
@@ -127,7 +130,7 @@ def test_a_picture_is_the_same_alone_and_in_a_batch(colour: bool) -> None:
 def test_the_horizon_lies_in_the_rows_that_can_be_both(pitch: int, fov: int, play: Play) -> None:
     config = CameraConfig(width=16, height=60, pitch=pitch, fov=fov)
     _, fields, _ = scene(find_track("generated_track"))
-    frame = camera.divide_rows(config, fields, play, upright=False)
+    frame = camera.divide_rows(config, fields, play)
     focal = camera.focal_length(config)
     for zoom in play.zoom:
         for turn in (-play.pitch, play.pitch):
@@ -148,6 +151,38 @@ def test_cameras_that_see_only_sky_or_only_ground_draw(track: str, pitch: int) -
 def test_a_place_looks_the_same_in_whatever_company() -> None:
     alone, together = make_looks(("road",)), make_looks(("warehouse", "road"))
     assert torch.equal(together.colour[len(alone.colour) :], alone.colour)
+
+
+@pytest.mark.parametrize("height, pitch", [(24, 15.0), (61, 0.0)])
+@pytest.mark.parametrize("play", [Play(), Play(0.05, (0.9, 1.1))])
+def test_a_track_looks_the_same_beside_flat_hilly_and_walled_ones(
+    height: int, pitch: float, play: Play
+) -> None:
+    config = CameraConfig(width=32, height=height, pitch=pitch)
+    tracks = [WALLED, find_track("generated_track"), find_track("hills:1"), circle(3.0)]
+    coned = np.array([[2.9, 0.8], [2.0, 2.2]])
+    tracks[3] = dataclasses.replace(tracks[3], cones=coned)
+    looks = make_looks(("road",))
+
+    def pictures(company: list[Track], which: int) -> Tensor:
+        roads = lay_out(company)
+        fields = survey(roads)
+        road = torch.full((6, 1), which)
+        s = torch.linspace(0.05, 0.9, 6).unsqueeze(-1) * roads.length[which]
+        x, y, heading, node = pose_on(roads, road, s, torch.full_like(s, 0.1))
+        place = locate(roads, road, node, x, y, heading, torch.zeros_like(s))
+        x, y, heading, z, climb = (v[:, 0] for v in (x, y, heading, place.z, place.climb))
+        level, up = torch.full_like(x, math.radians(pitch)), torch.full_like(x, config.up)
+        turn = torch.linspace(-1.0, 1.0, 6)
+        zoom = 1.0 + turn * (play.zoom[1] - 1.0)
+        level = level + turn * play.pitch
+        first = torch.zeros(6, dtype=torch.int64)
+        view = View(x, y, z, heading + turn, climb, road[:, 0], first, up, level, zoom)
+        uprights = make_uprights(roads, fields)
+        return draw_forward(config, fields, looks, view, play=play, uprights=uprights)
+
+    for which, track in enumerate(tracks):
+        assert torch.equal(pictures(tracks, which), pictures([track], 0)), track.name
 
 
 def test_luminance_is_that_of_the_colours() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.sim.tracks import NAMES, Start, Track, find_track
 from hotlap.tasks.batch import BatchEnv, Step
-from hotlap.tasks.donkey import UNIT, DonkeyTask
+from hotlap.tasks.donkey import COURSE, UNIT, DonkeyTask
 
 from ..sim.roads_drawn import circle, straight
 
@@ -54,6 +54,22 @@ def test_an_episode_ends_beyond_max_cte_on_either_side(side: int, n: float, over
     step = go(begun_at(side * n, max_cte=8.0), 0.0, 0.0)  # 8 u are 1 m
     assert (bool(step.terminated), bool(step.truncated)) == (over, False)
     assert step.reward.item() == (-1.0 if over else 0.0)
+
+
+@pytest.mark.parametrize("side", [1, -1])
+@pytest.mark.parametrize(("beyond", "over"), [(-0.001, False), (0.001, True)])
+def test_an_episode_may_end_where_no_part_of_the_car_is_on_the_road(
+    side: int, beyond: float, over: bool
+) -> None:
+    n = side * (0.5 + DonkeyConfig().car.width / 2 + beyond)  # the edge is 0.5 m from the line
+    step = go(begun_at(n, end="road"), 0.0, 0.0)
+    assert (bool(step.terminated), bool(step.truncated)) == (over, False)
+    assert step.reward.item() == (-1.0 if over else 0.0)
+    assert not go(begun_at(n), 0.0, 0.0).terminated  # unless asked for, max_cte alone ends it
+
+
+def test_max_cte_ends_an_episode_on_the_road_too() -> None:
+    assert go(begun_at(0.3, max_cte=2.0, end="road"), 0.0, 0.0).terminated  # 2 u are 0.25 m
 
 
 @pytest.mark.parametrize("side", [1, -1])
@@ -184,3 +200,20 @@ def test_an_episode_is_decided_by_seed_identity_and_number_alone() -> None:
 def test_an_unknown_setting_names_the_nearest() -> None:
     with pytest.raises(ValueError, match="telemetry"):
         DonkeyConfig(sensor="telemetri")  # type: ignore[arg-type]
+
+
+def test_the_whole_state_tells_room_and_course() -> None:
+    """On a circle of 3 m, 1 m wide, 0.2 m to the left of its line."""
+    track = replace(circle(), starts=(Start(s=1.0, n=0.2),))
+    task = DonkeyTask(DonkeyConfig(sensor="state"), tracks=(track,))
+    batch = BatchEnv(task, 1)
+    seen = batch.reset()[0]
+    assert seen.shape == task.observation_space.shape == (6 + 6 + 3 * len(COURSE),)
+    sine, cosine, left, right, climb, grip = seen[6:12].tolist()
+    assert (sine, cosine) == pytest.approx((0.0, 1.0), abs=1e-3)
+    assert (left, right) == pytest.approx((0.3, 0.7), abs=1e-2)  # max_cte is 1 m
+    assert (climb, grip) == (0.0, 1.0)
+    width, grips, curvature = seen[12:].view(3, -1)
+    assert grips.tolist() == [1.0] * len(COURSE)
+    torch.testing.assert_close(width, torch.ones(len(COURSE)))
+    torch.testing.assert_close(curvature, torch.full((len(COURSE),), 1 / 3), rtol=1e-2, atol=0)

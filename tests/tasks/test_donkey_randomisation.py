@@ -160,3 +160,34 @@ def test_ranges_beyond_what_can_be_simulated_are_refused() -> None:
         task_with(delay=(0, 9))
     with pytest.raises(ValueError, match="noise must not exceed"):
         task_with(noise=(0.0, 80.0))
+
+
+ALL: dict[str, Any] = {
+    "friction": (0.8, 0.9), "mass": (1.1, 1.2), "engine": (0.8, 0.9), "steering_offset": (1, 2),
+    "steering_lag": (0.1, 0.2), "delay": (1, 2), "camera_up": (1.1, 1.2), "camera_pitch": (1, 2),
+    "camera_yaw": (1, 2), "camera_zoom": (0.8, 0.9), "noise": (1, 2), "blur": (0.1, 0.2),
+    "looks": 8,
+}  # fmt: skip
+"""Ranges that leave nothing as it is by itself, but for one look in eight."""
+
+
+def test_a_share_of_the_episodes_differs_and_the_others_not_at_all(
+    nominal: dict[str, Tensor],
+) -> None:
+    some, every = beginning(task_with(**ALL, share=0.5)), beginning(task_with(**ALL))
+    differs = some["/params/mu"] != nominal["/params/mu"]
+    differs = differs.flatten()
+    assert 20 <= int(differs.sum()) <= 44
+    names = changed(every, nominal)
+    assert len(names) == 13
+    for name in names:
+        assert torch.equal(some[name][differs], every[name][differs]), name
+        assert torch.equal(some[name][~differs], nominal[name][~differs]), name
+
+
+def test_none_and_all_of_the_episodes(nominal: dict[str, Tensor]) -> None:
+    assert changed(beginning(task_with(**ALL, share=0.0)), nominal) == set()
+    every = beginning(task_with(**ALL))
+    assert changed(beginning(task_with(**ALL, share=1.0)), every) == set()
+    with pytest.raises(ValueError, match="share must lie between 0 and 1"):
+        task_with(share=1.5)

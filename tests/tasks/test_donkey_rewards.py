@@ -30,7 +30,7 @@ FILLED = 100
 def signals(share: float = 1.0, on_road: bool = True, **values: Any) -> Signals:
     """A car 2 m/s fast along its nose, a quarter of the way to max_cte, that has driven 1 m."""
     usual = {"closeness": 0.75, "forward": 2.0, "speed": 2.5, "off_track": 0.0, "hit": 0.0,
-             "moved": 0.1, "steer_before": 0.1, "steer": 0.05}  # fmt: skip
+             "outside": 0.0, "moved": 0.1, "steer_before": 0.1, "steer": 0.05}  # fmt: skip
     one, zero = torch.tensor([[1.0]]), torch.tensor([[0.0]])
     window = {"gained": share * one, "driven": one, "gained_before": zero, "driven_before": zero}
     return Signals(
@@ -100,14 +100,32 @@ def test_v6_is_v5_behind_a_gate(share: float, open_: bool) -> None:
 @pytest.mark.parametrize(
     ("found", "terms"),
     [
-        (signals(), {"progress": 2.0, "off_road": 0.0}),  # 0.1 m in 0.05 s
-        (signals(on_road=False), {"progress": 0.0, "off_road": -2.0}),
+        (signals(), {"progress": 2.0}),  # 0.1 m in 0.05 s
+        (signals(outside=0.25), {"progress": 2.0, "over_edge": -1.0}),  # a wheel, in proportion
+        (signals(outside=1.0, on_road=False), {"over_edge": -4.0, "off_road": -2.0}),
         (signals(moved=-0.1, on_road=False), {"progress": -2.0, "off_road": -2.0}),
+        (signals(off_track=1.0), {"progress": 2.0, "ended": -20.0}),
     ],
 )
 def test_racing_pays_metres_of_road_per_second(found: Signals, terms: dict[str, float]) -> None:
+    nothing = dict.fromkeys(REWARDS["racing"], 0.0)
     steering = {"steering_change": -0.1 * 0.05 / 0.25}
-    assert paid("racing", found) == pytest.approx(terms | steering | {"ended": 0.0})
+    assert paid("racing", found) == pytest.approx(nothing | steering | terms)
+
+
+@pytest.mark.parametrize("side", [1, -1])
+@pytest.mark.parametrize("share", [-0.5, 0.0, 0.25, 0.5, 1.0, 2.0])
+def test_how_much_of_a_car_is_beyond_the_edge(side: int, share: float) -> None:
+    """A car at rest, with a share of its width over the edge: less is inside, more far out."""
+    width = DonkeyConfig().car.width
+    n = side * (0.5 + (share - 0.5) * width)  # the edge is 0.5 m from the line
+    track = replace(straight(), starts=(Start(s=20.0, n=n),))
+    config = DonkeyConfig(sensor="telemetry", reward="racing")
+    env = BatchEnv(DonkeyTask(config, tracks=(track,)), 1)
+    env.reset()
+    step = env.step(torch.zeros(1, 2))
+    assert step.terms["over_edge"].item() == pytest.approx(-4 * min(max(share, 0), 1), abs=1e-4)
+    assert step.metrics["over_edge"].item() == pytest.approx(share * width, abs=1e-5)
 
 
 def test_the_names_offered_are_the_rewards_there_are() -> None:
@@ -212,7 +230,7 @@ def test_what_a_crash_costs(reward: str, wall_gap: float | None) -> None:
         step = env.step(torch.tensor([[1.0, 0.5]]))
         if step.terminated:
             break
-    price = {"v1": 0.0, "racing": -10.0}.get(reward, -1.0)
+    price = {"v1": 0.0, "racing": -20.0}.get(reward, -1.0)
     assert step.terms.get("ended", torch.zeros(1)).item() == price
     if price:
         assert step.reward.item() < 0

@@ -3,6 +3,7 @@
 all          the eleven DonkeyCar scenes
 unseen       a hundred generated tracks that nobody may train on
 family:a-b   numbers a to b of a family, both counted: `circuit:100-199`
+name*n       a track n times, so that among many others it is driven n times as often
 
 Generated tracks from number `KEPT_APART` up are for judging only. Training refuses them, however
 they are named, so that a result on them is one on roads that no policy has seen.
@@ -19,6 +20,7 @@ KEPT_APART = 90_000
 UNSEEN_RANGES = ("circuit:90000-90049", "hills:90000-90049")
 """What `unseen` stands for: the families whose roads are closed and as wide as a DonkeyCar's."""
 WORDS = {ALL: NAMES, UNSEEN: UNSEEN_RANGES}
+TIMES = "*"
 MOST = 1000
 """Most tracks that words may stand for: all of them lie in memory at once."""
 
@@ -26,7 +28,7 @@ MOST = 1000
 def is_group(word: str) -> bool:
     """Whether a word stands for many tracks."""
     family, _, seeds = word.partition(":")
-    return word in WORDS or (family in FAMILIES and "-" in seeds)
+    return word in WORDS or TIMES in word or (family in FAMILIES and "-" in seeds)
 
 
 def expand(words: Iterable[str]) -> tuple[str, ...]:
@@ -66,11 +68,30 @@ def refuse_kept_apart(words: Iterable[str]) -> None:
         )
 
 
+def refuse_choosing_by(names: Iterable[str]) -> None:
+    """Stop where a policy would be chosen by how it does on a track that is for judging only."""
+    apart = [name for name in names if kept_apart(name)]
+    if apart:
+        raise ValueError(
+            f"{apart[0]}: the best policy is chosen by the tracks that a training is judged on, "
+            f"and tracks from number {KEPT_APART} up choose nothing; judge on lower numbers, such "
+            f"as {apart[0].partition(':')[0]}:80000-80063, and on these with hotlap evaluate"
+        )
+
+
 def _members(word: str) -> tuple[str, ...]:
     if not is_group(word):
         return (word,)
     if word in WORDS:
         return expand(WORDS[word])
+    if TIMES in word:
+        name, _, count = word.rpartition(TIMES)
+        if not (name and count.isascii() and count.isdigit() and 1 <= int(count) <= MOST):
+            name = name or NAMES[0]
+            raise ValueError(
+                f"{word!r}: a track that is there 1 to {MOST} times is written {name}{TIMES}8"
+            )
+        return expand([name]) * int(count)
     family, _, seeds = word.partition(":")
     first, _, last = seeds.partition("-")
     if not all(part.isascii() and part.isdigit() for part in (first, last)):

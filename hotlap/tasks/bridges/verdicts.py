@@ -39,6 +39,11 @@ def refuse_untold(config: DonkeyConfig) -> None:
             f"telemetry is not enough for reward {config.reward!r}, which asks for the way along "
             f"the road; over the wire there are {', '.join(payable)} (--reward-shaping)"
         )
+    if config.end == "road":
+        raise ValueError(
+            "telemetry does not tell where the road's edge is: over the wire an episode cannot end "
+            'there; use a preset with end = "cte"'
+        )
 
 
 def is_payable(reward: str) -> bool:
@@ -59,6 +64,7 @@ def judge_sights(config: DonkeyConfig, sights: Sequence[Sight]) -> tuple[dict[st
         off_track=(off > 1).to(torch.float32),
         hit=_column([float(report.hit != "none") for report in seen]),
         on_road=nothing.bool(),
+        outside=nothing,
         moved=nothing,
         steer_before=nothing,
         steer=nothing,

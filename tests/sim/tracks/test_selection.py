@@ -9,6 +9,7 @@ from hotlap.sim.tracks.selection import (
     expand,
     is_group,
     kept_apart,
+    refuse_choosing_by,
     refuse_kept_apart,
     some_of,
 )
@@ -92,3 +93,30 @@ def test_some_of_many_are_chosen_evenly() -> None:
     names = expand(["circuit:0-99"])
     assert some_of(names, 4) == ("circuit:0", "circuit:25", "circuit:50", "circuit:75")
     assert some_of(names[:3], 10) == names[:3] and some_of((), 10) == ()
+
+
+def test_a_track_may_be_there_several_times_and_is_judged_once() -> None:
+    assert expand(["warren*3", "circuit:1-2*2"]) == (
+        "warren", "warren", "warren", "circuit:1", "circuit:2", "circuit:1", "circuit:2",
+    )  # fmt: skip
+    assert chosen_tracks(["warren*3"]) == ("warren",) and is_group("warren*3")
+    with pytest.raises(ValueError, match="judging only"):
+        refuse_kept_apart(["circuit:90000*2"])
+
+
+@pytest.mark.parametrize("word", ["warren*", "*8", "warren*0", "warren*x", "warren*-1", "*"])
+def test_what_is_no_number_of_times_is_refused_with_what_to_write(word: str) -> None:
+    with pytest.raises(ValueError, match=r"is written \w+\*8"):
+        expand([word])
+
+
+def test_times_do_not_fill_the_memory() -> None:
+    for word in ("warren*1001", "circuit:0-999*2", "warren*1000*1000*1000"):
+        with pytest.raises(ValueError, match="1000"):
+            expand([word])
+
+
+def test_no_policy_is_chosen_by_what_is_kept_apart() -> None:
+    refuse_choosing_by(["circuit:80000", "warren"])
+    with pytest.raises(ValueError, match=r"hills:90001.*hills:80000-80063"):
+        refuse_choosing_by(["warren", "hills:90001"])
