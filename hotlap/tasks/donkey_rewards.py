@@ -125,15 +125,15 @@ REWARDS: dict[str, dict[str, float]] = {
     "v6": {"gated_speed": 0.1, "ended": -1.0},
     # Lap time and safety: metres of road per second, whatever the line, so that a detour is worth
     # nothing and corners may be cut as far as the road goes. A step beside the road costs more
-    # than a quick step earns, one with a wheel over the edge in proportion, an end about as much
-    # as the second or two after it would have earned, beside those: at a tenth of that price, a
-    # policy that knew everything took risks that ended one lap in twenty.
+    # than a quick step earns, one with a wheel over the edge in proportion. An end forgoes what
+    # would have followed, and costs about a second at speed beside: at 20 a policy that knew
+    # everything risked one lap in twenty, at 200 one with a camera learned to stand still.
     "racing": {
         "progress": 1.0,
         "over_edge": -4.0,
         "off_road": -2.0,
         "steering_change": -0.1,
-        "ended": -200.0,
+        "ended": -50.0,
     },
 }
 

@@ -104,7 +104,7 @@ def test_v6_is_v5_behind_a_gate(share: float, open_: bool) -> None:
         (signals(outside=0.25), {"progress": 2.0, "over_edge": -1.0}),  # a wheel, in proportion
         (signals(outside=1.0, on_road=False), {"over_edge": -4.0, "off_road": -2.0}),
         (signals(moved=-0.1, on_road=False), {"progress": -2.0, "off_road": -2.0}),
-        (signals(off_track=1.0), {"progress": 2.0, "ended": -20.0}),
+        (signals(off_track=1.0), {"progress": 2.0, "ended": -50.0}),
     ],
 )
 def test_racing_pays_metres_of_road_per_second(found: Signals, terms: dict[str, float]) -> None:
@@ -230,7 +230,7 @@ def test_what_a_crash_costs(reward: str, wall_gap: float | None) -> None:
         step = env.step(torch.tensor([[1.0, 0.5]]))
         if step.terminated:
             break
-    price = {"v1": 0.0, "racing": -20.0}.get(reward, -1.0)
+    price = {"v1": 0.0, "racing": -50.0}.get(reward, -1.0)
     assert step.terms.get("ended", torch.zeros(1)).item() == price
     if price:
         assert step.reward.item() < 0
