@@ -25,6 +25,8 @@ class RandomisationConfig:
     """Strength of the grain of road and land, factor."""
     looks: int = 1
     """How many differently lit and painted looks of each style are made to draw from."""
+    styles: bool = False
+    """Whether a track may be painted in any style, such as a warehouse's, and not in its own."""
     noise: Range = ZERO
     """Standard deviation of the picture's noise, in grey levels of 255."""
     blur: Range = ZERO

@@ -34,7 +34,8 @@ def name_of(ranges: RandomisationConfig) -> str:
 def weakened(ranges: RandomisationConfig, share: float) -> RandomisationConfig:
     """Ranges that reach only a share of the way; as many looks and episodes differ as before."""
     usual = RandomisationConfig()
-    changed: dict[str, Any] = {"looks": ranges.looks, "share": ranges.share}
+    kept = ("looks", "share", "styles")
+    changed: dict[str, Any] = {name: getattr(ranges, name) for name in kept}
     for field in fields(ranges):
         if field.name in changed:
             continue

@@ -34,7 +34,7 @@ class DonkeyConfig:
     """Cross-track error at which an episode ends, in DonkeyCar units of 0.125 m."""
     end: Literal["cte", "road"] = "cte"
     """What ends an episode: max_cte alone, or also the first step with no part of the car on the
-    road."""
+    road, or in reverse."""
     max_steps: int = 1000
     """Control steps after which an episode is cut off."""
     steer_limit: float = 1.0

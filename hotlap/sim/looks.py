@@ -110,6 +110,10 @@ STYLES: dict[str, Style] = {
 }  # fmt: skip
 
 
+DONKEY_STYLES = ("road", "circuit", "dirt", "warehouse", "floor")
+"""Those of the DonkeyCar scenes."""
+
+
 def find_style(name: str) -> Style:
     """The style called `name`."""
     if name not in STYLES:

@@ -28,6 +28,7 @@ class Stream(IntEnum):
     LIDAR = 9
     TRACK = 10
     PLAIN = 11
+    STYLE = 12
 
 
 def mix(word: Tensor) -> Tensor:

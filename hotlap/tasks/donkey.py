@@ -7,7 +7,8 @@ Does: steering in [-steer_limit, steer_limit], positive to the right as DonkeyCa
 Earns: a named reward (`donkey_rewards`); DonkeyCar's own by default, which pays forward speed times
     closeness to the line.
 Ends: terminated where |cte| exceeds max_cte or a wall is hit, and with end="road" where no part of
-    the car is on the road; truncated after max_steps or where an open road runs out.
+    the car is on the road or it drives backwards; truncated after max_steps or where an open road
+    runs out.
 Reports: cte (DonkeyCar units, positive to the right), speed, position, velocity, acceleration,
     gyro, progress, laps and lap times (of laps on which some part of the car stayed on the road),
     where on the road the car is, and how far its side is beyond the road's edge (metres).
@@ -58,6 +59,8 @@ left and to the right edge (these lengths as shares of max_cte), and the curvatu
 whole state has no cte, which is where the line is and not the road, but slope and grip, and the
 road's width, grip and curvature at COURSE.
 """
+REVERSING = 0.5
+"""Backward speed at which an episode that ends with the road ends too, m/s."""
 ROLLING = 2.0
 """Fastest speed at a random start, m/s."""
 
@@ -230,7 +233,7 @@ class DonkeyTask(Task):
             closeness=(1 - off).clamp(min=0.0),
             forward=car["vx"],
             speed=torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2),
-            off_track=self._left(off, beyond).to(torch.float32),
+            off_track=self._left(off, beyond, car["vx"]).to(torch.float32),
             hit=(beyond > self.walls[before["road"]]).to(torch.float32),
             on_road=beyond < self.vehicle.width / 2,
             outside=(beyond / self.vehicle.width + 0.5).clamp(0.0, 1.0),
@@ -242,10 +245,12 @@ class DonkeyTask(Task):
             window=window,
         )
 
-    def _left(self, off: Tensor, beyond: Tensor) -> Tensor:
+    def _left(self, off: Tensor, beyond: Tensor, forward: Tensor) -> Tensor:
         """Whether the car has left the road for good (B, 1) bool."""
         left = off > 1
-        return left | (beyond >= self.vehicle.width / 2) if self.config.end == "road" else left
+        if self.config.end == "cte":
+            return left
+        return left | (beyond >= self.vehicle.width / 2) | (forward < -REVERSING)
 
     def _metrics(self, state: State, signals: Signals) -> dict[str, Tensor]:
         car, place, laps = state["car"], state["place"], state["laps"]

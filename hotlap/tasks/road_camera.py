@@ -34,7 +34,7 @@ from hotlap.sim.camera import (
     take_aim,
 )
 from hotlap.sim.fields import Fields, survey
-from hotlap.sim.looks import make_looks
+from hotlap.sim.looks import DONKEY_STYLES, make_looks
 from hotlap.sim.optics import add_noise, blur, make_strip
 from hotlap.sim.random import Stream, integers, make_key
 from hotlap.sim.randomisation import differs, draw_camera
@@ -68,6 +68,8 @@ class RoadCamera:
         self.fields = survey(roads)
         self.uprights = make_uprights(roads, self.fields)
         styles = tuple(dict.fromkeys(track.style for track in roads.tracks))
+        if ranges.styles:
+            styles = tuple(dict.fromkeys([*styles, *DONKEY_STYLES]))
         self.looks = make_looks(
             styles, ranges.looks, 0, ranges.light, ranges.colour, ranges.texture, roads.device
         )
@@ -103,11 +105,14 @@ class RoadCamera:
 
     def begin(self, key: Tensor, road: Tensor) -> dict[str, Tensor]:
         """Each episode's own camera and look (B,), for keys and roads (B,)."""
-        look = integers(make_key(key, Stream.LOOK), self.ranges.looks).squeeze(-1)
+        own, drawn = self.first_look[road], self.ranges.looks
+        look = own + integers(make_key(key, Stream.LOOK), drawn).squeeze(-1)
+        if self.ranges.styles:
+            look = integers(make_key(key, Stream.STYLE), drawn * len(self.looks.styles)).squeeze(-1)
         differ = differs(self.ranges, key)
         if differ is not None:
-            look = torch.where(differ, look, 0)  # the first is the plain one
-        return draw_camera(self.ranges, key) | {"look": self.first_look[road] + look}
+            look = torch.where(differ, look, own)  # the first of a style is the plain one
+        return draw_camera(self.ranges, key) | {"look": look}
 
     def draw(self, state: State, body_offset: float, clock: Tensor) -> Tensor:
         """Pictures from the first car of each environment.

@@ -68,6 +68,21 @@ def test_an_episode_may_end_where_no_part_of_the_car_is_on_the_road(
     assert not go(begun_at(n), 0.0, 0.0).terminated  # unless asked for, max_cte alone ends it
 
 
+def test_reversing_may_end_an_episode() -> None:
+    """From half a metre per second backwards on, where the road ends it; slower is braking."""
+    for end, over in (("road", True), ("cte", False)):
+        batch = begun_at(0.0, end=end, throttle_min=-1.0)
+        speeds = []
+        for _ in range(20):
+            step = go(batch, 0.0, -1.0)
+            speeds.append(step.metrics["forward_vel"].item())
+            if step.terminated:
+                break
+        assert bool(step.terminated) == over
+        assert speeds[-1] < -0.5
+        assert not over or min(speeds[:-1]) >= -0.5
+
+
 def test_max_cte_ends_an_episode_on_the_road_too() -> None:
     assert go(begun_at(0.3, max_cte=2.0, end="road"), 0.0, 0.0).terminated  # 2 u are 0.25 m
 

@@ -1,5 +1,6 @@
 """Each range changes what it says and nothing else."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -191,3 +192,26 @@ def test_none_and_all_of_the_episodes(nominal: dict[str, Tensor]) -> None:
     assert changed(beginning(task_with(**ALL, share=1.0)), every) == set()
     with pytest.raises(ValueError, match="share must lie between 0 and 1"):
         task_with(share=1.5)
+
+
+def test_any_style_paints_tracks_as_others_are_painted() -> None:
+    """Drawn from all styles where asked for; plain episodes keep their track's own."""
+    ranges = RandomisationConfig(looks=2, styles=True, share=0.5, colour=0.05)
+    config = DonkeyConfig(("generated_track", "waveshare"), camera=SMALL, randomise=ranges)
+    who = torch.arange(400)
+
+    def worn(task: DonkeyTask) -> tuple[Tensor, Tensor]:
+        """Looks, and those of the tracks' own style as designed."""
+        assert task.camera is not None
+        state = task.begin(3, who, torch.zeros_like(who))
+        return state["camera"]["look"], task.camera.first_look[state["road"].squeeze(-1)]
+
+    task = DonkeyTask(config)
+    assert task.camera is not None
+    assert set(task.camera.looks.styles) == {"road", "circuit", "dirt", "warehouse", "floor"}
+    look, own = worn(task)
+    assert len(look.unique()) == 10, "all looks of all styles are worn"
+    # Half are plain, and a tenth of the others by chance.
+    assert 0.47 < float((look == own).float().mean()) < 0.63
+    look, own = worn(DonkeyTask(replace(config, randomise=replace(ranges, styles=False))))
+    assert ((look == own) | (look == own + 1)).all() and len(look.unique()) == 4
