@@ -67,6 +67,7 @@ REFUSE_WORDS = (
     "hotlap.research.overnight",
     "hotlap.research.samplers",
     "hotlap.research.space",
+    "hotlap.research.teachers",
     "hotlap.research.trackers",
     "hotlap.research.worlds",
     "hotlap.research.zoo",

@@ -15,7 +15,10 @@ from hotlap.cli import VERBS, main, read_config
 from hotlap.config.commands import BenchSimConfig, TracksConfig, WatchConfig
 from hotlap.config.presets import SHIPPED
 from hotlap.config.training import TrainConfig
-from hotlap.research.worlds import known_tasks
+from hotlap.research.worlds import judged_tracks, known_tasks, tracks_of
+from hotlap.sim.tracks.families import FAMILIES
+from hotlap.sim.tracks.named import NAMES
+from hotlap.sim.tracks.selection import kept_apart
 
 Captured = pytest.CaptureFixture[str]
 
@@ -203,12 +206,30 @@ def test_tracks_draws_maps(tmp_path: Path, capsys: Captured) -> None:
 # --- recipes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [path.stem for path in (SHIPPED / "recipes").glob("*.toml")])
-def test_every_recipe_is_a_run(name: str) -> None:
+RECIPES = sorted(path.stem for path in (SHIPPED / "recipes").glob("*.toml"))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_is_a_run(name: str, device: str) -> None:
     config = read_config("train", ["--recipe", name])
     assert isinstance(config, TrainConfig) and config.recipe == name
-    run = config.settle("cuda", has_compiler=False, known_tasks=known_tasks())
+    run = config.settle(device, has_compiler=True, known_tasks=known_tasks())
     assert run.timesteps == config.timesteps and run.evaluation.tracks == config.evaluation_track
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_is_judged_on_tracks_that_are_neither_trained_on_nor_kept_apart(
+    name: str,
+) -> None:
+    config = read_config("train", ["--recipe", name])
+    assert isinstance(config, TrainConfig)
+    run = config.settle("cpu", has_compiler=False, known_tasks=known_tasks())
+    trained, judged = set(tracks_of(run)), set(judged_tracks(run, run.evaluation.episodes))
+    assert trained and judged and trained.isdisjoint(judged)
+    for track in trained | judged:
+        assert track in NAMES or track.partition(":")[0] in FAMILIES
+        assert not kept_apart(track)
 
 
 def test_flags_come_on_top_of_a_recipe(tmp_path: Path) -> None:
@@ -255,7 +276,8 @@ def test_a_recipe_that_is_wrong_says_what_it_should_be(
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("any-trak", "any-track"),
+        ("any-trak", "did you mean 'any-track'?"),
+        ("no-such", f"unknown recipe 'no-such'; available: {', '.join(RECIPES)}"),
         ("gone.toml", "no such preset file"),
         ("folder.toml", "cannot be read"),
     ],

@@ -285,9 +285,11 @@ class TrainConfig(Command):
         kind, preset = known
         if kind is TagConfig:
             for name in ("track", "randomise", "reward_shaping", "evaluation_reward",
-                         "evaluation_track"):  # fmt: skip
-                if getattr(self, name):
+                         "evaluation_track", "evaluation_randomised"):  # fmt: skip
+                if getattr(self, name) != getattr(TrainConfig, name):
                     raise ValueError(f"--{name.replace('_', '-')} is for donkey tasks only")
+            if self.agent == "ppo" and self.ppo.teacher is not None:
+                raise ValueError("ppo.teacher is for donkey tasks only; leave it out")
             return TagConfig() if self.preset == "auto" else load_preset(TagConfig, self.preset)
         name = self.preset
         if name == "auto":

@@ -200,9 +200,15 @@ def test_a_film_is_told_of_only_where_there_is_one(
         ("--env CartPole-v1 --agent dqn --dqn.stack 2", "stack is for hotlap's own tasks, got 2"),
         ("--env CartPole-v1 --track warren", "--track is for hotlap's own tasks"),
         ("--env CartPole-v1 --ppo.normalise-rewards", "ppo.normalise_rewards is for hotlap's own"),
+        ("--env CartPole-v1 --evaluation-track warren", "--evaluation-track is for hotlap's own"),
+        ("--env CartPole-v1 --no-evaluation-randomised", "randomised is for hotlap's own tasks"),
+        ("--env CartPole-v1 --ppo.teacher FOLDER/none", "ppo.teacher is for donkey tasks only"),
         ("--env os:Pole-v1", "os:Pole-v1 imports a module, which can run any code; say --trust"),
         ("--env FrozenLake-v1", "learners see numbers or pictures"),
         ("--env tag --track warren", "--track is for donkey tasks only"),
+        ("--env tag --evaluation-track warren", "--evaluation-track is for donkey tasks only"),
+        ("--env tag --no-evaluation-randomised", "randomised is for donkey tasks only"),
+        ("--env tag --ppo.teacher FOLDER/none", "ppo.teacher is for donkey tasks only"),
         ("--env CartPole-v1 donkey-lidar", "two tasks: donkey-lidar and --env CartPole-v1"),
         ("--resume FOLDER/none --seed 3", "keeps its own settings; leave --seed out"),
         ("--resume FOLDER/none", "expected config.json there; leave --resume out to begin one"),
@@ -284,6 +290,16 @@ def test_a_model_of_another_sensor_is_refused_naming_both_shapes(
     assert last_line(output.out)["exit_code"] == 2
 
 
+def test_a_model_that_cannot_teach_is_about_words(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    assert shell.train("run", f"donkey-telemetry TINY --ppo.teacher {trained}") == 2
+    refused(capsys.readouterr(), f"{trained} sees pictures or several moments", "donkey-state")
+    assert shell.train("run", "donkey-telemetry TINY --ppo.teacher FOLDER/none") == 2
+    refused(capsys.readouterr(), "no model at")
+    assert not (shell.folder / "run").exists()
+
+
 def test_a_replay_that_cannot_fit_says_what_it_needs_and_what_there_is(
     shell: Shell, capsys: Captured
 ) -> None:
@@ -322,6 +338,19 @@ def test_judging_ends_with_a_line_of_json(trained: Path, shell: Shell, capsys: C
     assert shell(f"evaluate {trained} --episodes 3 --seed 7 --json") == 0
     other = last_line(capsys.readouterr().out)
     assert other["episodes"] != answer["episodes"]
+
+
+def test_a_model_is_judged_on_what_it_was_trained_on_and_not_on_what_chose_it(
+    shell: Shell, capsys: Captured
+) -> None:
+    words = "donkey-telemetry TINY --track circuit:0 warren --evaluation-track circuit:80000-80001"
+    assert shell.train("run", words) == 0
+    best = json.loads((shell.folder / "run" / "model" / "evaluation.json").read_text())
+    assert list(best["tracks"]) == ["circuit:80000", "circuit:80001"]
+    capsys.readouterr()
+    assert shell("evaluate FOLDER/run --episodes 2 --json") == 0
+    answer = last_line(capsys.readouterr().out)
+    assert [row["track"] for row in answer["episodes"]] == ["circuit:0", "warren"]
 
 
 def test_judging_on_other_tracks(trained: Path, shell: Shell, capsys: Captured) -> None:

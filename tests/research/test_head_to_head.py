@@ -1,15 +1,20 @@
 """`hotlap race A B`: the same episodes for both, and an interval on what sets them apart."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 
 from hotlap.config.racing import RaceConfig
 from hotlap.research import contestants
+from hotlap.research.experiment import prepare
 from hotlap.research.head_to_head import race
+from hotlap.research.models import save_model
 
 from .test_commands import Captured, Shell, last_line, refused
+from .tiny import ROAD, tiny_run
 
 FAST, SLOW = "scripted:racing_line", "scripted:centre_line"
 
@@ -56,6 +61,23 @@ def test_drivers_with_other_eyes_are_given_the_same_starts(models: Path) -> None
         env.reset()
         begun.append(env.world["car"]["x"])
     assert begun[0].equal(begun[1])
+
+
+def backward(folder: Path, end: Literal["cte", "road"]) -> str:
+    """Someone who always reverses, and for whom that, or only max_cte, ended an episode."""
+    run = tiny_run(settings=replace(ROAD, throttle_min=-1.0, end=end))
+    made = prepare(run, print)
+    with torch.no_grad():
+        made.learner.policy.action_net.weight.zero_()
+        made.learner.policy.action_net.bias.copy_(torch.tensor([0.0, -1.0]))
+    save_model(folder, run, made.learner, made.env.observation_space, None)
+    return str(folder)
+
+
+def test_what_ended_episodes_in_training_ends_none_in_a_race(tmp_path: Path) -> None:
+    a, b = backward(tmp_path / "a", "road"), backward(tmp_path / "b", "cte")
+    answer = race(RaceConfig(a, b, track=("waveshare",), episodes=2, seconds=2.0))
+    assert answer["winner"] == "even" and answer["episode_return"]["interval"] == [0.0, 0.0]
 
 
 def test_a_race_ends_with_a_line_of_json(models: Path, shell: Shell, capsys: Captured) -> None:

@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hotlap.research.worlds import known_tasks
 from hotlap.store.run_folder import RunFolder
 
 from ..wire.conftest import Serving, serving
-from .tiny import tiny_run
+from .tiny import ROAD, tiny_run
 
 __all__ = ["serving"]
 
@@ -58,11 +59,11 @@ def model(tmp_path: Path) -> str:
     return save_untrained(tmp_path / "model", "camera")
 
 
-def save_untrained(folder: Path, sensor: str) -> str:
+def save_untrained(folder: Path, sensor: str, **changed: Any) -> str:
     from hotlap.learning.factory import make_learner
     from hotlap.research.worlds import make_training_env
 
-    run = tiny_run(sensor=sensor)
+    run = tiny_run(sensor=sensor, **changed)
     env = make_training_env(run)
     learner = make_learner(run.agent, env, "cpu", 0, 32)
     save_model(folder, run, learner, env.observation_space, None)
@@ -142,6 +143,8 @@ def test_words_that_are_wrong(
 ) -> None:
     port = str(serving().port)
     numbers = save_untrained(tmp_path / "numbers", "telemetry")
+    by_road = tmp_path / "by_road.toml"
+    by_road.write_text('end = "road"')
     there = ["--port", port]
     for words, message in (
         (["train", "donkey", "--track", "warehose"], "did you mean 'warehouse'"),
@@ -149,6 +152,7 @@ def test_words_that_are_wrong(
         (["train", "tag"], "only donkey"),
         (["train", "CartPole-v1"], "--port is for hotlap's own tasks"),
         (["train", "donkey", "--reward-shaping", "v6"], "telemetry is not enough"),
+        (["train", "donkey", "--preset", str(by_road)], "cannot end there; use a preset with end"),
         (["train", "donkey", "--envs", "3"], "an address is one environment"),
         (["train", "--env", "donkey-warren-track-v0", "--track", "warehouse"], "leave --track out"),
         (["evaluate", model, "--track", "warehose"], "did you mean 'warehouse'"),
@@ -158,6 +162,19 @@ def test_words_that_are_wrong(
     ):
         code, told = hotlap(capsys, *words, *there, "--root", str(tmp_path))
         assert (code, message in told["error"]) == (2, True), (words, told)
+
+
+def test_a_driver_of_what_telemetry_does_not_tell_is_judged_by_what_it_does(
+    serving: Serving, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    settings = replace(ROAD, sensor="camera", reward="racing", end="road", max_steps=4)
+    racer = save_untrained(tmp_path / "racer", "camera", settings=settings)
+    words = ["--port", str(serving().port), "--track", "waveshare", "--episodes", "1"]
+    assert main(["evaluate", racer, *words, "--start", "line", "--json"]) == 0
+    told = capsys.readouterr().out
+    assert "telemetry is not enough for reward racing: returns are of default" in told
+    (episode,) = json.loads(told.splitlines()[-1])["episodes"]
+    assert (episode["track"], episode["length"]) == ("waveshare", 4)
 
 
 @pytest.mark.parametrize(("name", "scene"), SCENES.items())

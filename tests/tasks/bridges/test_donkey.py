@@ -197,6 +197,11 @@ def test_other_sensors_are_refused() -> None:
         DonkeyBridge(sensor="lidar")
 
 
+def test_ending_with_the_road_is_refused() -> None:
+    with pytest.raises(ValueError, match=r'does not tell where the road.*end = "cte"'):
+        DonkeyBridge(end="road")
+
+
 def test_pictures_that_simulators_do_not_draw_are_refused() -> None:
     with pytest.raises(ValueError, match="16 to 512"):
         DonkeyBridge(camera=CameraConfig(width=600, height=400))
