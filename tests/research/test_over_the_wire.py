@@ -152,7 +152,7 @@ def test_words_that_are_wrong(
         (["train", "tag"], "only donkey"),
         (["train", "CartPole-v1"], "--port is for hotlap's own tasks"),
         (["train", "donkey", "--reward-shaping", "v6"], "telemetry is not enough"),
-        (["train", "donkey", "--preset", str(by_road)], "cannot end there; use a preset with end"),
+        (["train", "donkey", "--preset", str(by_road), *SHORT], "cannot end there; use a preset"),
         (["train", "donkey", "--envs", "3"], "an address is one environment"),
         (["train", "--env", "donkey-warren-track-v0", "--track", "warehouse"], "leave --track out"),
         (["evaluate", model, "--track", "warehose"], "did you mean 'warehouse'"),
