@@ -470,14 +470,18 @@ def test_waiting_costs_next_to_nothing(engine: LocalEngine, bench: Bench) -> Non
 @pytest.mark.slow
 def test_overhead_of_fifty_trials(bench: Bench) -> None:
     with LocalEngine(1) as engine:
-        seconds = []
+        seconds, bare = [], []
         for trial in range(50):
             began = time.monotonic()
             engine.submit(bench.job("pass", trial))
             assert len(engine.poll(30)) == 1
             seconds.append(time.monotonic() - began)
-    # 0.06 s, of which 0.012 are the command's. The slower half may have met a busy machine.
-    assert sorted(seconds)[25] < 0.1
+            began = time.monotonic()
+            subprocess.run([sys.executable, "-c", "pass"], check=True)
+            bare.append(time.monotonic() - began)
+    # 0.06 s. A bare interpreter takes 0.04 s here; a machine that takes longer for that alone
+    # is busy, and may take as much longer for the rest.
+    assert sorted(seconds)[25] < 0.1 * max(1.0, sorted(bare)[25] / 0.04)
 
 
 # --- being ended ----------------------------------------------------------------------------------
