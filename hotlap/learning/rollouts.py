@@ -56,7 +56,7 @@ class Rollouts(BaseBuffer):
         self.advantages, self.returns = make(), make()
         self.done, self.truncated = make(dtype=torch.bool), make(dtype=torch.bool)
         self.episode_returns, self.episode_lengths = make(), make(dtype=torch.int64)
-        self.advice: Tensor | None = None
+        self.advice = torch.zeros_like(self.actions)
         """What a teacher would do, where there is one (T, B, A)."""
 
     def reset(self) -> None:
@@ -69,14 +69,10 @@ class Rollouts(BaseBuffer):
 
     def advise(self, advice: Tensor) -> None:
         """Write down what a teacher would do in this step (B, A)."""
-        if self.advice is None:  # a capture that reads it comes later
-            self.advice = torch.zeros_like(self.actions)
         self.advice[self.pos].copy_(advice)
 
     def advice_at(self, chosen: Tensor) -> Tensor:
         """Advice (N, A) of samples by their place among all T * B."""
-        if self.advice is None:
-            self.advice = torch.zeros_like(self.actions)
         return self.advice.flatten(0, 1).index_select(0, chosen)
 
     def keep(self, **columns: Tensor) -> None:

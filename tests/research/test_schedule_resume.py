@@ -104,6 +104,9 @@ def test_a_checkpoint_from_before_schedules_can_be_gone_on_from(folders: Any) ->
     tensors, numbers = run.learner.state()
     del numbers["roster"]
     run.learner.load_state(tensors, numbers)
+    again = run.learner.state()[0]
+    assert again.keys() == tensors.keys()
+    assert all(torch.equal(again[name], tensors[name]) for name in tensors)
 
 
 def test_settings_from_before_schedules_mean_parallel() -> None:

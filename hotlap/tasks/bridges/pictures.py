@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hotlap.config.sensors import CameraConfig
+from hotlap.sim.tracks.named import UNIT
 from hotlap.wire.client import SimulatorGone
 from hotlap.wire.messages import CamConfig
 
-UNIT = 0.125
-"""One DonkeyCar unit in metres."""
 SIZES = (16, 512)
 """Least and most pixels across and down that simulators draw."""
 LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)

@@ -80,7 +80,9 @@ def test_training_on_what_is_kept_apart_is_refused_with_what_to_write(words: lis
 
 
 def test_everything_else_may_be_trained_on() -> None:
-    refuse_kept_apart(["all", "circuit:89900-89999", "road:3"])
+    words = ["all", "circuit:89900-89999", "road:3"]
+    refuse_kept_apart(words)
+    assert not any(kept_apart(name) for name in expand(words))
 
 
 def test_words_are_expanded_in_their_order_and_a_name_twice_weighs_twice() -> None:
