@@ -20,6 +20,7 @@ import torch
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.research.models import open_model
 from hotlap.tasks.bridges.pictures import LUMINANCE, camera_command
+from hotlap.tasks.interface import Reel
 
 
 def main() -> None:
@@ -41,7 +42,8 @@ def main() -> None:
     if not isinstance(settings, DonkeyConfig) or settings.sensor != "camera":
         raise SystemExit(f"{asked.model} does not drive by a camera")
     assert model.run is not None
-    driver, camera, stack = model.driver(), settings.camera, model.run.interface.stack
+    driver, camera = model.driver(), settings.camera
+    reel = Reel(model.run.interface.stack, model.run.interface.stack_every)
     told = vars(camera_command(camera, "PNG"))
     lens = {name: told[name] for name in ("fov", "offset_y", "offset_z", "rot_x")}
     size = {"img_w": camera.width, "img_h": camera.height, "img_d": 3, "img_enc": "PNG"}
@@ -65,7 +67,7 @@ def main() -> None:
         return torch.as_tensor(seen).unsqueeze(0)
 
     seen, info = env.reset()
-    frames = [frame(seen)] * stack
+    shown = reel.begin(frame(seen))
     laps: list[float] = []
     took: list[float] = []
     thinking: list[float] = []
@@ -73,11 +75,11 @@ def main() -> None:
     crashed = False
     while len(laps) < asked.laps and len(took) < asked.steps and not crashed:
         began = time.perf_counter()
-        action = driver(torch.cat(frames[-stack:], -1))[0].numpy()
+        action = driver(shown)[0].numpy()
         thinking.append(time.perf_counter() - began)
         seen, _, crashed, _, info = env.step(action)
         took.append(time.perf_counter() - began)
-        frames = [*frames[1 - stack :], frame(seen)] if stack > 1 else [frame(seen)]
+        shown = reel.add(frame(seen), torch.tensor([False]))
         speeds.append(info["speed"])
         if info["lap_count"] > len(laps):
             laps.append(info["last_lap_time"])

@@ -40,27 +40,34 @@ from hotlap.config.zoo import ZooAddConfig, ZooConfig
 REFUSE_WORDS = (
     "hotlap.config.",
     "hotlap.sim.tracks.",
+    "hotlap.sim.carracing.",
     "hotlap.tasks.bridges.",
     "hotlap.tasks.registry",
     "hotlap.tasks.drivers",
     "hotlap.tasks.interface",
     "hotlap.evaluation.watching",
+    "hotlap.evaluation.carracing_film",
     "hotlap.learning.augmentation",
     "hotlap.learning.augmentation_loss",
     "hotlap.learning.augmentation_mirror",
     "hotlap.learning.factory",
     "hotlap.learning.driver",
     "hotlap.learning.policy_choice",
+    "hotlap.learning.ramps",
     "hotlap.learning.roster",
     "hotlap.learning.zips",
     "hotlap.store.run_folder",
     "hotlap.report.forgetting",
+    "hotlap.research.carracing_judging",
+    "hotlap.research.carracing_watching",
     "hotlap.research.champions",
     "hotlap.research.commands",
     "hotlap.research.contestants",
     "hotlap.research.earlier",
     "hotlap.research.engines.ray_engine",
     "hotlap.research.head_to_head",
+    "hotlap.research.insight",
+    "hotlap.research.lessons",
     "hotlap.research.models",
     "hotlap.research.optimiser",
     "hotlap.research.over_the_wire",
@@ -385,7 +392,7 @@ def is_about_words(error: Exception) -> bool:
     """
     if isinstance(error, KeyError):
         return str(error.args[0]).startswith("unknown ")
-    if isinstance(error, ValueError):
+    if isinstance(error, ValueError | ImportError):
         *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
         return str(frame.f_globals["__name__"]).startswith(REFUSE_WORDS)
     return False

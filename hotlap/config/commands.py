@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from hotlap.config.carracing import Backend, Look
+
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
@@ -55,8 +57,13 @@ class WatchConfig(Command):
     """Who drives: scripted:NAME, a run's folder, a bundle, or zoo:NAME."""
     task: str = "donkey"
     """What is driven."""
-    track: str = "generated_track"
-    """Where it is driven."""
+    track: str = "auto"
+    """Where it is driven; auto is generated_track, and with CarRacing a track that is kept out of
+    training, the seed says which."""
+    backend: Backend | None = None
+    """Where CarRacing is driven: twin (as if left out), gymnasium (the real one) or envpool."""
+    look: Look | None = None
+    """How CarRacing's pictures are changed: plain, recoloured, noise, bars or varied."""
     preset: str = "donkey/default"
     """Settings of the task: a shipped preset by name, or a TOML file of your own."""
     video: Path | None = None

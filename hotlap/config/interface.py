@@ -16,10 +16,12 @@ class InterfaceConfig:
     """Throttle commands to choose from."""
     stack: int = 1
     """How many of the latest observations are seen together."""
+    stack_every: int = 1
+    """Control steps between two of them."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be driven with."""
-        for name in ("n_steer", "n_throttle", "stack"):
+        for name in ("n_steer", "n_throttle", "stack", "stack_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.actions not in ("continuous", "discrete"):

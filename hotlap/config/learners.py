@@ -75,6 +75,8 @@ class PPOConfig(AgentConfig):
     """Discount per control step."""
     stack: int = 2
     """How many of the latest observations are seen together."""
+    stack_every: int = 1
+    """Control steps between two of those."""
     steps: int = 32
     """Steps that every environment drives between two updates."""
     batch_size: int = 512
@@ -107,6 +109,16 @@ class PPOConfig(AgentConfig):
     """Weight of the distance to the teacher's actions at the start."""
     teacher_until: float = 0.6
     """Share of the training over which that weight falls to nothing."""
+    teacher_fade: float = 1.0
+    """Power by which it falls: 1 is evenly; with 4 a third is left after a quarter of the way."""
+    knowing: bool = False
+    """Whether values are told by a net that knows the state in numbers; the policy does not."""
+    ramp: tuple[float, float] = (0.0, 0.0)
+    """Shares of the training at which randomised episodes set in, and are as many as the task's
+    settings say; 0 and 0 is from the start."""
+    average_over: int = 1
+    """Rollouts over which the weights are averaged before they are judged and kept; 1 takes the
+    latest alone."""
     augment_weight: float = 0.1
     """Weight of the pull of policy and value on changed pictures towards those on real ones."""
     augment_share: float = 0.25
@@ -115,7 +127,7 @@ class PPOConfig(AgentConfig):
     def __post_init__(self) -> None:
         """Refuse what cannot learn."""
         super().__post_init__()
-        for name in ("steps", "batch_size", "epochs"):
+        for name in ("steps", "batch_size", "epochs", "average_over", "stack_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.batch_size < 2:
@@ -136,8 +148,11 @@ class PPOConfig(AgentConfig):
             )
         if not 0 < self.augment_share <= 1:
             raise ValueError(f"augment_share must lie in (0, 1], got {self.augment_share}")
-        if not self.teacher_weight > 0:
-            raise ValueError(f"teacher_weight must be positive, got {self.teacher_weight}")
+        if not (self.ramp == (0.0, 0.0) or 0 <= self.ramp[0] < self.ramp[1] <= 1):
+            raise ValueError(f"ramp must rise within 0..1, or be 0 and 0, got {self.ramp}")
+        for name in ("teacher_weight", "teacher_fade"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if not 0 < self.teacher_until <= 1:
             raise ValueError(f"teacher_until must lie in (0, 1], got {self.teacher_until}")
         if self.policy not in POLICIES:

@@ -25,7 +25,7 @@ class RaceConfig(Command):
     seed: int = 30_000
     """Seed of the episodes; never one of a training, whatever its number."""
     start: Literal["line", "random"] = "random"
-    """Begin at the track's own start poses at rest, or anywhere on it, rolling."""
+    """Begin at the track's own start poses at rest, or anywhere on it, mostly rolling."""
     reward: str = "default"
     """Named reward that the returns of both count."""
     seconds: float = 50.0

@@ -4,12 +4,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hotlap.config.bridges import BridgeConfig
+from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.interface import InterfaceConfig
 from hotlap.config.learners import AGENTS, DQNConfig, PPOConfig, SACConfig, TQCConfig
 from hotlap.config.schedules import ScheduleConfig
 from hotlap.config.tasks import DonkeyConfig, TagConfig
 
 Agent = PPOConfig | DQNConfig | SACConfig | TQCConfig
+Settings = DonkeyConfig | CarRacingConfig | TagConfig
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class EvaluationConfig:
     seed: int = 10_000
     """Seed of the episodes; never one of a training, whatever its number."""
     start: Literal["line", "random"] = "random"
-    """Begin at the track's own start poses at rest, or anywhere on it, rolling."""
+    """Begin at the track's own start poses at rest, or anywhere on it, mostly rolling."""
     deterministic: bool = True
     """Take the best action instead of drawing one."""
     reward: str | None = None
@@ -68,7 +70,7 @@ class RunConfig:
 
     task: str
     """A task by name, or a Gymnasium environment by its id."""
-    settings: DonkeyConfig | TagConfig | None
+    settings: Settings | None
     """The task's own; none for a Gymnasium environment."""
     agent: Agent
     """The learner's."""

@@ -9,7 +9,7 @@ from hotlap.config.sensors import CameraConfig, LidarConfig
 from hotlap.config.vehicles import VehicleConfig, find_vehicle
 
 SENSORS = ("camera", "lidar", "telemetry", "state")
-DONKEY_REWARDS = ("default", "v1", "v2", "v3", "v4", "v5", "v6", "racing")
+DONKEY_REWARDS = ("default", "v1", "v2", "v3", "v4", "v5", "v6", "racing", "careful")
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,13 @@ class DonkeyConfig:
     lidar: LidarConfig = field(default_factory=LidarConfig)
     """The lidar, where it is what the driver sees."""
     reward: str = "default"
-    """Named reward: default is DonkeyCar's own, v6 pays no circling, racing pays lap time."""
+    """Named reward: default is DonkeyCar's own, v6 pays no circling, racing pays lap time,
+    careful too, with a high price on an end."""
     max_cte: float = 8.0
     """Cross-track error at which an episode ends, in DonkeyCar units of 0.125 m."""
     end: Literal["cte", "road"] = "cte"
     """What ends an episode: max_cte alone, or also the first step with no part of the car on the
-    road, or in reverse."""
+    road, in reverse, or standing after two seconds."""
     max_steps: int = 1000
     """Control steps after which an episode is cut off."""
     steer_limit: float = 1.0
@@ -44,7 +45,7 @@ class DonkeyConfig:
     throttle_max: float = 1.0
     """Throttle of the highest action."""
     start: Literal["line", "random"] = "line"
-    """Begin at the track's own start poses at rest, or anywhere on it, rolling."""
+    """Begin at the track's own start poses at rest, or anywhere on it, most of them rolling."""
     randomise: RandomisationConfig = field(default_factory=RandomisationConfig)
     """What differs between episodes."""
 

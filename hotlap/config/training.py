@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hotlap.config.bridges import SCENES, BridgeConfig, over_the_wire
+from hotlap.config.carracing import Backend, CarRacingConfig, Look
 from hotlap.config.commands import Command
 from hotlap.config.interface import InterfaceConfig
 from hotlap.config.learners import AGENTS, DQNConfig, PPOConfig, SACConfig, TQCConfig
 from hotlap.config.naming import nearest
 from hotlap.config.presets import load_preset
-from hotlap.config.runs import Agent, EvaluationConfig, RollbackConfig, RunConfig
+from hotlap.config.runs import Agent, EvaluationConfig, RollbackConfig, RunConfig, Settings
 from hotlap.config.schedules import CurriculumConfig, PLRConfig, ScheduleConfig, ScheduleName
 from hotlap.config.strengths import Strength, find_randomisation
 from hotlap.config.tasks import DonkeyConfig, TagConfig
@@ -23,6 +24,8 @@ SEGMENTS = 20
 """Segments of a training, unless their length is set."""
 KnownTasks = dict[str, tuple[type, dict[str, Any]]]
 """Class of settings and preset values of each task by its name."""
+CARRACING_VALIDATION = ("carracing:80000-80127",)
+"""What CarRacing's checkpoints are chosen by, unless told otherwise."""
 WORTH_COMPILING = {"cpu": 1_500_000, "cuda": 5_000_000}
 """Steps from which compiling saves more time than it takes."""
 
@@ -32,7 +35,7 @@ class TrainConfig(Command):
     """Train a driver, judge it on unseen seeds, and keep the best."""
 
     task: str = "donkey"
-    """What is driven: donkey, donkey-lidar, donkey-telemetry, tag, or a Gymnasium id."""
+    """What is driven: donkey, donkey-lidar, donkey-telemetry, carracing, tag, or a Gymnasium id."""
     env: str | None = None
     """The same as the task, by the name the original tools use for it."""
     agent: Literal["ppo", "dqn", "sac", "tqc"] = "ppo"
@@ -73,6 +76,9 @@ class TrainConfig(Command):
     randomise: Strength | None = None
     """How much looks, lens, car and delay differ between episodes: none, light (half) or full; left
     out it is the preset's."""
+    teacher_recipe: str | None = None
+    """Train a teacher by this recipe first, while this run is made ready, and be taught by it;
+    where ppo.teacher names one, that teaches."""
     save_dir: Path | None = None
     """The run's folder; none makes one under the root."""
     resume: Path | None = None
@@ -94,7 +100,7 @@ class TrainConfig(Command):
     trackers: tuple[str, ...] = ()
     """Also report to wandb, trackio or mlflow; each needs its package."""
     evaluation_start: Literal["line", "random"] = "random"
-    """Where judged episodes begin: at rest on the line, or anywhere on the track, rolling."""
+    """Where judged episodes begin: at rest on the line, or anywhere, most of them rolling."""
     evaluation_reward: str | None = None
     """Named reward that judged episodes count; none is the one trained with."""
     evaluation_track: tuple[str, ...] = ()
@@ -147,6 +153,8 @@ class TrainConfig(Command):
                 raise ValueError(nearest(name, TRACKERS, "tracker"))
         if self.env is not None and self.task not in ("donkey", self.env):
             raise ValueError(f"two tasks: {self.task} and --env {self.env}; leave one out")
+        if self.teacher_recipe is not None and self.agent != "ppo":
+            raise ValueError(f"only ppo is taught, not {self.agent}; leave teacher_recipe out")
         over_the_wire(self.bridge, self.host, self.port)  # refuses an address at once
         self.agent_settings()  # refuses a learning rate or a number of environments at once
 
@@ -167,6 +175,7 @@ class TrainConfig(Command):
             n_steer=self.n_steer,
             n_throttle=self.n_throttle,
             stack=agent.stack,
+            stack_every=agent.stack_every if isinstance(agent, PPOConfig) else 1,
         )
 
     def settle(self, device: str, has_compiler: bool, known_tasks: KnownTasks) -> RunConfig:
@@ -188,6 +197,11 @@ class TrainConfig(Command):
         else:
             self._refuse_for_gym()
             agent = _for_gym(agent)
+        reward = self.evaluation_reward
+        judged = self.evaluation_track
+        if isinstance(settings, CarRacingConfig):
+            reward = reward or "default"  # a score means Gymnasium's own, whatever was trained with
+            judged = judged or CARRACING_VALIDATION
         per_update = agent.envs * (agent.steps if isinstance(agent, PPOConfig) else 1)
         length = self.segment_steps or max(SHORTEST_SEGMENT, -(-self.timesteps // SEGMENTS))
         if agent.encoder == "auto":
@@ -208,8 +222,8 @@ class TrainConfig(Command):
             evaluation=EvaluationConfig(
                 episodes=self.eval_episodes,
                 start=self.evaluation_start,
-                reward=self.evaluation_reward,
-                tracks=self.evaluation_track,
+                reward=reward,
+                tracks=judged,
                 randomised=self.evaluation_randomised,
             ),
             rollback=self.rollback,
@@ -226,7 +240,7 @@ class TrainConfig(Command):
         return replace(self, task="donkey", env=None, track=(SCENES[name],))
 
     def _for_simulators(
-        self, bridge: BridgeConfig, agent: Agent, settings: DonkeyConfig | TagConfig
+        self, bridge: BridgeConfig, agent: Agent, settings: Settings
     ) -> tuple[Agent, DonkeyConfig]:
         """Settings for a few simulators over the wire."""
         count = len(bridge.addresses)
@@ -246,6 +260,14 @@ class TrainConfig(Command):
             raise ValueError(f"--schedule {self.schedule} is not for simulators over the wire")
         if self.randomise:
             raise ValueError("--randomise is for worlds in this process; leave it out, or --host")
+        if self.teacher_recipe or (isinstance(agent, PPOConfig) and agent.teacher):
+            raise ValueError("a teacher needs worlds in this process; leave it out, or --host")
+        if isinstance(agent, PPOConfig):
+            for name, value in (("ramp", agent.ramp[1]), ("knowing", agent.knowing)):
+                if value:
+                    raise ValueError(
+                        f"ppo.{name} is for worlds in this process; leave it out, or --host"
+                    )
         agent = replace(agent, envs=count)
         if isinstance(agent, PPOConfig) and agent.steps == PPOConfig.steps:
             steps = max(1024 // count // 128, 1) * 128
@@ -259,7 +281,8 @@ class TrainConfig(Command):
         usual = TrainConfig()
         for name in ("track", "preset", "randomise", "reward_shaping", "actions", "n_steer",
                      "n_throttle", "evaluation_start", "evaluation_reward", "evaluation_track",
-                     "evaluation_randomised", "video", "host", "port", "bridge"):  # fmt: skip
+                     "evaluation_randomised", "video", "host", "port", "bridge",
+                     "teacher_recipe"):  # fmt: skip
             if getattr(self, name) != getattr(usual, name):
                 raise ValueError(
                     f"--{name.replace('_', '-')} is for hotlap's own tasks, and "
@@ -278,19 +301,16 @@ class TrainConfig(Command):
                     "or begin another run, perhaps with --init-from"
                 )
 
-    def _task_settings(
-        self, known: tuple[type, dict[str, Any]], on_gpu: bool
-    ) -> DonkeyConfig | TagConfig:
+    def _task_settings(self, known: tuple[type, dict[str, Any]], on_gpu: bool) -> Settings:
         """Settings of one of our tasks: its preset's, then what was set here."""
         kind, preset = known
         if kind is TagConfig:
-            for name in ("track", "randomise", "reward_shaping", "evaluation_reward",
-                         "evaluation_track", "evaluation_randomised"):  # fmt: skip
-                if getattr(self, name) != getattr(TrainConfig, name):
-                    raise ValueError(f"--{name.replace('_', '-')} is for donkey tasks only")
-            if self.agent == "ppo" and self.ppo.teacher is not None:
-                raise ValueError("ppo.teacher is for donkey tasks only; leave it out")
+            self._refuse_beside_donkey("track", "reward_shaping", "evaluation_reward",
+                                       "evaluation_track")  # fmt: skip
             return TagConfig() if self.preset == "auto" else load_preset(TagConfig, self.preset)
+        if kind is CarRacingConfig:
+            self._refuse_beside_donkey("evaluation_start")
+            return self._carracing_settings()
         name = self.preset
         if name == "auto":
             name = "donkey/learn" if on_gpu else "donkey/learn-small"
@@ -301,6 +321,29 @@ class TrainConfig(Command):
             settings = replace(settings, randomise=find_randomisation(self.randomise))
         if self.reward_shaping:
             settings = replace(settings, reward=self.reward_shaping)
+        return settings
+
+    def _refuse_beside_donkey(self, *names: str) -> None:
+        """Stop at settings that only donkey tasks have: these, and what none but they have."""
+        for name in (*names, "randomise", "evaluation_randomised", "teacher_recipe"):
+            if getattr(self, name) != getattr(TrainConfig, name):
+                raise ValueError(f"--{name.replace('_', '-')} is for donkey tasks only")
+        for name, value in (("teacher", self.ppo.teacher), ("ramp", self.ppo.ramp[1])):
+            if self.agent == "ppo" and value:
+                raise ValueError(f"ppo.{name} is for donkey tasks only; leave it out")
+
+    def _carracing_settings(self) -> CarRacingConfig:
+        name = "carracing/default" if self.preset == "auto" else self.preset
+        settings = load_preset(CarRacingConfig, name)
+        if settings.backend != "twin":
+            raise ValueError(
+                f"training is done in the twin, and {name} has backend {settings.backend!r}; leave "
+                "it out there, and judge by `hotlap evaluate --backend gymnasium`"
+            )
+        if self.track:
+            settings = replace(settings, tracks=self.track)
+        if self.reward_shaping:
+            settings = replace(settings, reward=self.reward_shaping)  # type: ignore[arg-type]
         return settings
 
 
@@ -314,13 +357,16 @@ def _for_gym(agent: Agent) -> Agent:
         )
     agent = replace(agent, stack=1)
     if isinstance(agent, PPOConfig):
-        for name in ("normalise_observations", "normalise_rewards"):
+        for name in ("normalise_observations", "normalise_rewards", "knowing"):
             if getattr(agent, name):
                 raise ValueError(f"ppo.{name} is for hotlap's own tasks only")
+        if agent.stack_every != 1:
+            raise ValueError(f"stack_every is for hotlap's own tasks, got {agent.stack_every}")
         if agent.augment.active:
             raise ValueError("ppo.augment is for hotlap's own tasks only; use sac, tqc or dqn")
-        if agent.teacher is not None:
-            raise ValueError("ppo.teacher is for donkey tasks only; leave it out")
+        for name, value in (("teacher", agent.teacher), ("ramp", agent.ramp[1])):
+            if value:
+                raise ValueError(f"ppo.{name} is for donkey tasks only; leave it out")
         if (agent.envs, agent.steps) == (PPOConfig.envs, PPOConfig.steps):
             agent = replace(agent, envs=8, steps=256, batch_size=min(agent.batch_size, 256))
     return agent
@@ -342,7 +388,7 @@ class EvaluateConfig(Command):
     seed: int = 20_000
     """Seed of the episodes; never one of a training, whatever its number."""
     start: Literal["line", "random"] = "random"
-    """Begin at the track's own start poses at rest, or anywhere on it, rolling."""
+    """Begin at the track's own start poses at rest, or anywhere on it, mostly rolling."""
     randomise: Strength | None = None
     """How much looks, lens, car and delay differ between episodes: none, light (half) or full; left
     out it is as in training."""
@@ -352,6 +398,11 @@ class EvaluateConfig(Command):
     """Where those simulators listen (9091 if left out); several are driven at once."""
     bridge: BridgeConfig = field(default_factory=BridgeConfig)
     """How simulators are driven over the wire."""
+    backend: Backend | None = None
+    """Where CarRacing is driven: twin (as if left out), gymnasium (the real one) or envpool."""
+    look: Look | None = None
+    """How CarRacing's pictures are changed: plain, recoloured, noise or bars; in the twin, varied
+    draws one of them for every episode."""
     stochastic: bool = False
     """Draw actions instead of taking the best."""
     plot: Path | None = None

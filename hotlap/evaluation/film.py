@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import imageio_ffmpeg
 import numpy as np
@@ -28,28 +29,23 @@ Spot = tuple[float, float]
 Colour = tuple[int, int, int]
 
 
-class Film:
+class FilmWriter:
     """Writes an MP4 frame by frame; use as a context manager.
 
     Args:
         path: Where the film goes; its folder is made.
-        track: The road, for the map.
+        size: Width and height.
         fps: Frames per second of the film.
-        fastest: Speed shown in the warmest colour, m/s.
     """
 
-    def __init__(self, path: Path, track: Track, fps: float, fastest: float) -> None:
+    def __init__(self, path: Path, size: tuple[int, int], fps: float) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.fastest = fastest
         self._writer = imageio_ffmpeg.write_frames(
-            str(path), (CAMERA_WIDTH + MAP_WIDTH, HEIGHT), fps=fps, quality=7, macro_block_size=16
+            str(path), size, fps=fps, quality=7, macro_block_size=16
         )
         self._writer.send(None)
-        self._map = RoadMap(track, MAP_WIDTH, HEIGHT)
-        self._font = ImageFont.load_default(16)
-        self._last: Spot | None = None
 
-    def __enter__(self) -> "Film":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -60,9 +56,31 @@ class Film:
     ) -> None:
         self._writer.close()
 
+    def write(self, frame: Picture) -> None:
+        """Append a frame (height, width, 3)."""
+        self._writer.send(np.ascontiguousarray(frame))
+
+
+class Film(FilmWriter):
+    """A film of one car.
+
+    Args:
+        path: Where the film goes; its folder is made.
+        track: The road, for the map.
+        fps: Frames per second of the film.
+        fastest: Speed shown in the warmest colour, m/s.
+    """
+
+    def __init__(self, path: Path, track: Track, fps: float, fastest: float) -> None:
+        super().__init__(path, (CAMERA_WIDTH + MAP_WIDTH, HEIGHT), fps)
+        self.fastest = fastest
+        self._map = RoadMap(track, MAP_WIDTH, HEIGHT)
+        self._font = ImageFont.load_default(16)
+        self._last: Spot | None = None
+
     def add(self, picture: Picture, x: float, y: float, speed: float, lines: list[str]) -> None:
         """Append a frame: the camera's picture, where the car is, and lines of text."""
-        self._writer.send(np.ascontiguousarray(self.compose(picture, x, y, speed, lines)))
+        self.write(self.compose(picture, x, y, speed, lines))
 
     def compose(
         self, picture: Picture, x: float, y: float, speed: float, lines: list[str]

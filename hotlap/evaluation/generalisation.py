@@ -5,6 +5,7 @@ trained   whether a policy was trained on a track; None where nobody knows, or n
 gap       what trained tracks say less what the others say
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -188,8 +189,11 @@ def _per_step(row: EpisodeResult, allowed: int) -> float:
 
 
 def steps_for_a_lap(track: Track, control_dt: float, least: int) -> int:
-    """Control steps that an episode needs so that a slow car can finish a lap, at least `least`."""
-    return max(least, round(track.length / SLOWEST / control_dt))
+    """Control steps that an episode needs so that a slow car can finish a lap.
+
+    In multiples of `least`, so that tracks of about one length are driven together.
+    """
+    return least * max(1, math.ceil(track.length / SLOWEST / control_dt / least))
 
 
 def _mean_known(values: Sequence[float | None]) -> float | None:

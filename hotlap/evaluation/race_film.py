@@ -1,14 +1,21 @@
 """Two drivers side by side: what either camera saw, and one map with both driven lines."""
 
-from contextlib import ExitStack
 from pathlib import Path
 
-import imageio_ffmpeg
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from hotlap.evaluation.film import INK, PAPER, Colour, Picture, RoadMap, draw_car, picture_of
+from hotlap.evaluation.film import (
+    INK,
+    PAPER,
+    Colour,
+    FilmWriter,
+    Picture,
+    RoadMap,
+    draw_car,
+    picture_of,
+)
 from hotlap.evaluation.film import Spot as Pixel
 from hotlap.evaluation.film_camera import FilmCamera
 from hotlap.evaluation.first_episodes import Env, Policy
@@ -70,22 +77,16 @@ class Racer:
 
 def film_race(path: Path, track: Track, racers: tuple[Racer, Racer]) -> Path:
     """Film both until either has driven a lap, crashed, or run out of time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     fps = round(1 / racers[0].env.task.control_dt)
-    size = (VIEW[0] + MAP[0], MAP[1])
-    writer = imageio_ffmpeg.write_frames(str(path), size, fps=fps, quality=7, macro_block_size=16)
-    writer.send(None)
     road, font = RoadMap(track, *MAP), ImageFont.load_default(20)
-    with ExitStack() as closing:
-        closing.callback(writer.close)
-        closing.enter_context(torch.no_grad())
+    with FilmWriter(path, (VIEW[0] + MAP[0], MAP[1]), fps) as film, torch.no_grad():
         while not all(racer.end for racer in racers):
             for racer in racers:
                 racer.drive()
             frame = compose(road, racers, track.name, font)
-            writer.send(frame)
+            film.write(frame)
         for _ in range(round(STAY * fps)):
-            writer.send(frame)
+            film.write(frame)
     return path
 
 

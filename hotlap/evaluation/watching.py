@@ -19,16 +19,24 @@ from hotlap.tasks.batch import BatchEnv, Step
 from hotlap.tasks.donkey import DonkeyTask
 from hotlap.tasks.drivers import Driver, make_driver
 
+USUAL = "generated_track"
+"""Where to drive, unless told."""
 FASTEST = 4.5
 """Speed shown in the warmest colour, m/s."""
 
 
 def watch(config: WatchConfig) -> dict[str, Any]:
     """Watch the scripted driver that the config names."""
+    config = on_a_road(config)
     task = _task(config)
     driver = _driver(config.model, task)
     env = BatchEnv(task, 1, seed=config.seed)
     return watch_drive(config, env, lambda _: driver(env.world), config.model.partition(":")[2])
+
+
+def on_a_road(config: WatchConfig) -> WatchConfig:
+    """The config with the usual road, unless it names one."""
+    return replace(config, track=USUAL) if config.track == "auto" else config
 
 
 def watch_policy(config: WatchConfig, env: Env, act: Policy) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hotlap.tasks.task import State
+
 WARM_UPS = 3
 
 
@@ -41,7 +43,7 @@ class Captured:
     def _capture(self, given: tuple[Tensor, ...]) -> None:
         self._given = tuple(value.clone() for value in given)
         before = [value.clone() for value in self._changes()]
-        side = torch.cuda.Stream(given[0].device)
+        side = torch.cuda.Stream(given[0].device if given else None)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UPS):
@@ -53,3 +55,27 @@ class Captured:
         for value, old in zip(self._changes(), before, strict=True):
             value.copy_(old)
         self._graph = graph
+
+
+class Glance:
+    """A look at worlds, captured on a GPU where a world stays in one place and changes there.
+
+    Args:
+        look: From worlds to what is seen in them.
+    """
+
+    def __init__(self, look: Callable[[State], Tensor]) -> None:
+        self._look = look
+        self._known: State | None = None
+        self._replay: Captured | None = None
+
+    @torch.no_grad()
+    def __call__(self, world: State, device: torch.device) -> Tensor:
+        """What is seen in each world; overwritten by the next call."""
+        if world is not self._known:
+            self._known, self._replay = world, None
+            return self._look(world)
+        # A world that is itself again is a captured step's.
+        if self._replay is None and device.type == "cuda":
+            self._replay = Captured(lambda: self._look(world))
+        return self._look(world) if self._replay is None else self._replay()

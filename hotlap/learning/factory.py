@@ -77,6 +77,7 @@ def _make_ppo(
         augment=config.augment,
         augment_weight=config.augment_weight,
         augment_share=config.augment_share,
+        average_over=config.average_over,
         device=device,
         seed=seed,
     )

@@ -8,6 +8,7 @@ bit on a CPU, as one that never stopped.
 
 import math
 import random
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,10 @@ class Learner(BaseAlgorithm):
                 group["lr"] *= self.rate_scale
         rate = self.lr_schedule(self._current_progress_remaining) * self.rate_scale
         self.logger.record("train/learning_rate", rate)  # the base class told it unscaled
+
+    def at_its_best(self) -> AbstractContextManager[None]:
+        """The policy drives as it is to be judged and kept."""
+        return nullcontext()
 
     # --- state ---------------------------------------------------------------------------------
 

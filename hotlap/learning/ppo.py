@@ -6,7 +6,7 @@ loads with `stable_baselines3.PPO.load`.
 """
 
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -20,12 +20,15 @@ from torch.nn.functional import mse_loss
 
 from hotlap.config.augmentation import AugmentationConfig
 from hotlap.learning.augmentation_loss import Agreement, make_agreement
+from hotlap.learning.averages import Average
 from hotlap.learning.batches import batch_of
 from hotlap.learning.captured import Captured
 from hotlap.learning.encoders import Scaled
 from hotlap.learning.gradient_step import GradientStep
-from hotlap.learning.learner import Learner, refuse_unfinite
+from hotlap.learning.knowing import Knowing
+from hotlap.learning.learner import Learner, Numbers, refuse_unfinite
 from hotlap.learning.policies import ActorCritic
+from hotlap.learning.ramps import Ramp
 from hotlap.learning.reward_scale import RewardScale
 from hotlap.learning.rollouts import Rollouts, channels_first
 from hotlap.learning.teaching import Teacher
@@ -45,10 +48,21 @@ class PPO(Learner, stable_baselines3.PPO):
         augment: How pictures are changed at random.
         augment_weight: Weight of the pull of changed pictures towards real ones.
         augment_share: Part of a minibatch that is changed and judged again.
+        average_over: Rollouts whose weights are averaged for judging; 1 takes the latest.
         settings: As for Stable-Baselines3's PPO.
     """
 
-    RUNTIME = ("teacher", "_descend", "_act", "_read", "rollout_buffer_class", "_last_obs")
+    RUNTIME = (
+        "average",
+        "knowing",
+        "ramp",
+        "teacher",
+        "_descend",
+        "_act",
+        "_read",
+        "rollout_buffer_class",
+        "_last_obs",
+    )
 
     def __init__(
         self,
@@ -59,16 +73,23 @@ class PPO(Learner, stable_baselines3.PPO):
         augment: AugmentationConfig | None = None,
         augment_weight: float = 0.1,
         augment_share: float = 0.25,
+        average_over: int = 1,
         **settings: Any,
     ) -> None:
         self.compiled, self.precision = compiled, precision
         self.reward_scale = RewardScale() if scale_rewards else None
         self.augment = augment or AugmentationConfig()
         self.augment_weight, self.augment_share = augment_weight, augment_share
+        self.average_over = average_over
+        self.average: Average | None = None
         self._descend: GradientStep | None = None
         self._act: Any = None
         self.teacher: Teacher | None = None
         """Who advises, where anybody does; set before the first rollout."""
+        self.knowing: Knowing | None = None
+        """Who tells values, where that is not the policy; set before the first rollout."""
+        self.ramp: Ramp | None = None
+        """Who lets randomised worlds set in, where they do so gradually."""
         self._read: Any = None
         """The policy's nets, compiled for all environments together and for no other number."""
         super().__init__(*args, **settings)
@@ -79,6 +100,8 @@ class PPO(Learner, stable_baselines3.PPO):
         if self.device.type == "cuda":  # the same shapes again and again: trying out ways pays
             torch.backends.cudnn.benchmark = True
         super()._setup_model()
+        if self.average_over > 1:
+            self.average = Average(self.policy, self.average_over)
         if self.env is not None:
             self._make_agreement()  # refuses what cannot be learned
 
@@ -105,6 +128,7 @@ class PPO(Learner, stable_baselines3.PPO):
         seen = torch.as_tensor(self._last_obs, device=self.device)
         if seen.dim() == 4 and seen.shape[1:] == self.observation_space.shape:
             seen = seen.permute(0, 2, 3, 1)  # from a reset, which goes through the wrapper
+        self._ramp_up()
         begun = self._send_on(batch)
         seen = seen if begun is None else begun.to(self.device)
         worlds: list[State] = []
@@ -114,8 +138,10 @@ class PPO(Learner, stable_baselines3.PPO):
             ):
                 self.policy.reset_noise(batch.num_envs)
             rollout_buffer.show(seen)  # before the step, which may overwrite it
-            if self.teacher is not None:
+            if self.teacher is not None and self._advice_weight() > 0:
                 rollout_buffer.advise(self.teacher.advise(batch.world))
+            if self.knowing is not None:
+                self.knowing.note(batch.world, count)
             action, value, log_prob = self._decide(seen)
             step = batch.step(self._for_the_world(action))
             self.num_timesteps += batch.num_envs
@@ -134,8 +160,11 @@ class PPO(Learner, stable_baselines3.PPO):
         self._book_endings(rollout_buffer)
         if self.reward_scale is not None:  # before values are added, which are scaled already
             self.reward_scale.apply(rollout_buffer.rewards, rollout_buffer.done, self.gamma)
+        if self.knowing is not None:
+            self.knowing.judge()
         self._add_what_was_cut_off(rollout_buffer, batch, worlds)
-        rollout_buffer.finish(self._value(seen))
+        last = self._value(seen) if self.knowing is None else self.knowing.value(batch.world)
+        rollout_buffer.finish(last)
         if self.roster is not None:
             self.roster.note_rollout(rollout_buffer, worlds)
             self._tell_tracks()
@@ -198,9 +227,13 @@ class PPO(Learner, stable_baselines3.PPO):
         for part in late.split(batch.num_envs):
             t, who = part.unbind(-1)
             count = len(t)
-            if self.compiled and self.device.type == "cuda":  # the one size that is compiled
+            fixed = self.compiled and self.device.type == "cuda" and self.knowing is None
+            if fixed:  # the one size that is compiled
                 t, who = (torch.cat([x, x.new_zeros(batch.num_envs - count)]) for x in (t, who))
             ended = map_tree(lambda leaf, at=(t, who): leaf[at], everything)
+            if self.knowing is not None:
+                rollouts.rewards[t, who] += self.gamma * self.knowing.value(ended)
+                continue
             if isinstance(batch, Interface):
                 seen = batch.look(ended, rollouts.observations[t, who])
             else:
@@ -212,6 +245,11 @@ class PPO(Learner, stable_baselines3.PPO):
 
     def train(self) -> None:
         """Improve the policy on the rollouts."""
+        self._improve()
+        if self.average is not None:
+            self.average.note()
+
+    def _improve(self) -> None:
         rollouts: Any = self.rollout_buffer
         if not isinstance(rollouts, Rollouts):
             super().train()
@@ -224,8 +262,7 @@ class PPO(Learner, stable_baselines3.PPO):
         reach = torch.tensor(clip, device=self.device)
         given = [reach]
         if self.teacher is not None:
-            weight = self.teacher.weight_at(1 - self._current_progress_remaining)
-            given.append(torch.tensor(weight, device=self.device))
+            given.append(torch.tensor(self._advice_weight(), device=self.device))
         descend = self._gradient_step(rollouts)
         told: list[Tensor] = []
         for _ in range(self.n_epochs):
@@ -237,8 +274,16 @@ class PPO(Learner, stable_baselines3.PPO):
             if self.target_kl is not None and self._moved_far(descend, told[-1]):
                 break
         self._learn_scale(rollouts)
+        if self.knowing is not None:
+            rate = self.policy.optimizer.param_groups[0]["lr"]
+            self._tell(self.knowing.improve(self.n_epochs, self.batch_size, rate))
         self._tell(dict(zip(descend.names, torch.stack(told).mean(0).tolist(), strict=True)))
         self._tell_fit(rollouts, clip)
+
+    def _advice_weight(self) -> float:
+        """How much a teacher's advice weighs in this rollout."""
+        assert self.teacher is not None
+        return self.teacher.weight_at(1 - self._current_progress_remaining)
 
     def _gradient_step(self, rollouts: Rollouts) -> GradientStep:
         if self._descend is None:
@@ -282,6 +327,29 @@ class PPO(Learner, stable_baselines3.PPO):
 
     # --- saving --------------------------------------------------------------------------------
 
+    def at_its_best(self) -> AbstractContextManager[None]:
+        """The policy drives as it is to be judged and kept."""
+        return nullcontext() if self.average is None else self.average.lent()
+
+    def state(self) -> tuple[dict[str, Tensor], Numbers]:
+        """A copy of all that decides the future between two segments."""
+        tensors, numbers = super().state()
+        if self.average is not None:
+            tensors |= self.average.tensors()
+            numbers["averaged"] = self.average.count
+        if self.knowing is not None:
+            known, numbers["knowing"] = self.knowing.state()
+            tensors |= known
+        return tensors, numbers
+
+    def load_state(self, tensors: dict[str, Tensor], numbers: Numbers) -> None:
+        """Go on from a saved state."""
+        super().load_state(tensors, numbers)
+        if self.average is not None:
+            self.average.load(tensors, numbers["averaged"])
+        if self.knowing is not None:
+            self.knowing.load(tensors, numbers["knowing"])
+
     def extra_state(self) -> dict[str, float]:
         """Numbers beyond those of Stable-Baselines3 that decide the future."""
         return {} if self.reward_scale is None else self.reward_scale.numbers()
@@ -300,6 +368,11 @@ class PPO(Learner, stable_baselines3.PPO):
         """Environments are about to begin anew."""
         if self.reward_scale is not None:
             self.reward_scale.forget_running()
+        self._ramp_up()
+
+    def _ramp_up(self) -> None:
+        if self.ramp is not None:
+            self.ramp.turn(self.num_timesteps / self.horizon)
 
 
 class _Loss(nn.Module):

@@ -17,12 +17,12 @@ from hotlap.config.schedules import ScheduleConfig
 from hotlap.learning.batches import batch_of
 from hotlap.learning.rollouts import Rollouts
 from hotlap.learning.schedules import Curriculum, Schedule, make_schedule
-from hotlap.learning.track_books import COLUMNS, Array, Told, TrackBooks, seen_of, tally
+from hotlap.learning.track_books import COLUMNS, Array, Told, TrackBooks, tally
 from hotlap.learning.track_metrics import few_or_quantiles
 from hotlap.tasks.batch import BatchEnv, Step
-from hotlap.tasks.donkey import DonkeyTask
 from hotlap.tasks.interface import Interface
 from hotlap.tasks.task import State, clone_tree, map_tree
+from hotlap.tasks.track_choice import TrackTask
 
 READ_EVERY = 64
 """Steps between two readings, for learners that drive a step at a time."""
@@ -44,9 +44,10 @@ class Roster:
 
     def __init__(self, schedule: Schedule | None, batch: BatchEnv, total: int, pace: float) -> None:
         task = batch.task
-        assert isinstance(task, DonkeyTask)
+        assert isinstance(task, TrackTask)
+        self._task = task
         self.schedule, self.total, self.pace = schedule, total, pace
-        self.names = [track.name for track in task.roads.tracks]
+        self.names = task.track_names
         self.books = TrackBooks(len(self.names))
         self._batch = batch
         self._choice = None if schedule is None else task.draw_tracks()
@@ -83,7 +84,7 @@ class Roster:
 
     def note_rollout(self, rollouts: Rollouts, worlds: list[State]) -> None:
         """Take in a rollout whose advantages are known, and the worlds after each of its steps."""
-        seen = _together([seen_of(world) for world in worlds])
+        seen = _together([self._task.told_of(world) for world in worlds])
         self._read(
             Told(
                 {name: value.to(rollouts.device) for name, value in seen.items()},
@@ -96,7 +97,7 @@ class Roster:
 
     def note_step(self, step: Step) -> bool:
         """Take in one step of all environments; True if the books were read."""
-        told = seen_of(self._batch.ended_world) | {
+        told = self._task.told_of(self._batch.ended_world) | {
             "done": step.done, "truncated": step.truncated, "return": step.episode_return,
         }  # fmt: skip
         self._steps.append(clone_tree(told) if self._batch.overwrites else told)
@@ -184,12 +185,12 @@ def make_roster(config: ScheduleConfig, env: VecEnv, total: int, advantages: boo
     batch = batch_of(env)
     inner = batch.batch if isinstance(batch, Interface) else batch
     task = None if inner is None else inner.task
-    if inner is None or not isinstance(task, DonkeyTask) or len(task.roads.tracks) < 2:
+    if inner is None or not isinstance(task, TrackTask) or len(task.track_names) < 2:
         if config.kind != "parallel":
             raise ValueError(
                 f"the schedule {config.kind} chooses among tracks of hotlap's own world, and here "
                 "are no two; name several with --track, or leave --schedule out"
             )
         return None
-    schedule = make_schedule(config, task.roads.tracks, advantages)
+    schedule = make_schedule(config, task.difficulties, advantages)
     return Roster(schedule, inner, total, config.curriculum.pace)

@@ -13,7 +13,6 @@ import numpy as np
 
 from hotlap.config.schedules import CurriculumConfig, PLRConfig, ScheduleConfig
 from hotlap.learning.track_books import Array, TrackBooks
-from hotlap.sim.tracks import Track
 
 
 class Schedule:
@@ -169,22 +168,20 @@ def ranks(scores: Array) -> Array:
     return above + (equal + 1) / 2
 
 
-def difficulty(track: Track) -> float:
-    """How hard a track looks: how much it turns per metre, for the room there is to either side."""
-    xy = np.vstack([track.xy, track.xy[:2]]) if track.closed else track.xy
-    along = np.diff(xy, axis=0)
-    heading = np.unwrap(np.arctan2(along[:, 1], along[:, 0]))
-    return float(np.abs(np.diff(heading)).sum() / track.length / track.half_width)
-
-
 def make_schedule(
-    config: ScheduleConfig, tracks: Sequence[Track], advantages: bool
+    config: ScheduleConfig, difficulties: Sequence[float], advantages: bool
 ) -> Schedule | None:
-    """The schedule that settings describe; none where all tracks are driven at once."""
+    """The schedule that settings describe; none where all tracks are driven at once.
+
+    Args:
+        config: The settings.
+        difficulties: How hard each track looks (T).
+        advantages: Whether the learner works out advantages.
+    """
     if config.kind == "switch":
-        return Switch(len(tracks))
+        return Switch(len(difficulties))
     if config.kind == "curriculum":
-        return Curriculum(config.curriculum, [difficulty(track) for track in tracks])
+        return Curriculum(config.curriculum, difficulties)
     if config.kind == "plr":
-        return LevelReplay(config.plr, len(tracks), advantages)
+        return LevelReplay(config.plr, len(difficulties), advantages)
     return None

@@ -4,9 +4,10 @@
     told    (B, P)
     action  in the environments' own units (B, A), or an index (B,)
 
-A Gaussian may leave the bounds of the action space and is cut off there when it is driven; the
-squashed one and the beta never leave them. Densities of these two are those of the action scaled
-to 0..1 or -1..1: a constant factor, which no learner sees.
+A Gaussian may leave the bounds of the action space and is cut off there when it is driven; its best
+action is the mean of what is driven, cut off. The squashed one and the beta never leave them:
+their densities are those of the action scaled to 0..1 or -1..1, a constant factor, which no learner
+sees.
 """
 
 import math
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 from torch.nn.functional import log_softmax, softplus
 
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
+FAR = 12.0
+"""Spreads beyond a bound from where on everything is cut off."""
 EDGE = 1e-6
 """How near to a bound an action is taken for the bound itself."""
 
@@ -100,14 +103,26 @@ class Gaussian(Spread):
         super().__init__()
         self.size = int(space.shape[0])
         self.log_std = nn.Parameter(torch.full((self.size,), log_std))
+        self.low: Tensor
+        self.high: Tensor
+        for name, end in (("low", space.low), ("high", space.high)):
+            self.register_buffer(name, torch.as_tensor(end, dtype=torch.float32), persistent=False)
 
     def sample(self, told: Tensor) -> Tensor:
         """Draw around the mean."""
         return told + self.log_std.exp() * torch.randn_like(told)
 
     def mode(self, told: Tensor) -> Tensor:
-        """The mean."""
-        return told
+        """The mean of the actions as they are driven: cut off at the bounds.
+
+        Near a bound that is not the mean of what is drawn: a policy that learned with half of its
+        throttle cut off drove slower than its mean says, and crashed when judged by it. Whoever
+        learns from it moves the mean, not the spread.
+        """
+        std = self.log_std.detach().exp()
+        told = torch.minimum(torch.maximum(told, self.low - FAR * std), self.high + FAR * std)
+        below, above = _overshoot((self.low - told) / std), _overshoot((told - self.high) / std)
+        return told + std * (below - above)
 
     def log_prob(self, told: Tensor, action: Tensor) -> Tensor:
         """Logarithm of the density."""
@@ -246,6 +261,13 @@ class Beta(_Bounded):
         turned = mirror < 0
         pair = (torch.where(turned, beta, alpha), torch.where(turned, alpha, beta))
         return torch.cat(pair, -1)
+
+
+def _overshoot(over: Tensor) -> Tensor:
+    """Mean of the positive part of a standard normal number moved up by `over`."""
+    over = over.clamp(min=-FAR)  # below, it is 0; minus infinity would make it no number
+    density = torch.exp(-0.5 * over * over - HALF_LOG_TAU)
+    return over * torch.special.ndtr(over) + density
 
 
 def _apart(wanted: Tensor, told: Tensor, log_std: Tensor) -> Tensor:

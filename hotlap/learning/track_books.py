@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hotlap.tasks.task import State
-
 Array = np.ndarray
 COLUMNS = (
     "steps", "episodes", "returns", "crashes", "laps", "successes", "absolute", "positive",
@@ -23,18 +21,9 @@ HALF_LIFE = 16.0
 """Episodes after which an episode of the same track counts half."""
 
 
-def seen_of(world: State) -> dict[str, Tensor]:
-    """What the books want to know of worlds after a step, before anything began anew."""
-    laps = world["laps"]
-    return {
-        "road": world["road"], "time": world["time"], "progress": laps["progress"],
-        "laps": laps["laps"],
-    }  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Told:
-    """Any number of steps, and what is known of the worlds they led to (`seen_of`)."""
+    """Any number of steps, and what is told of the worlds they led to (`TrackTask.told_of`)."""
 
     worlds: dict[str, Tensor]
     done: Tensor
@@ -51,7 +40,7 @@ def tally(told: Told, tracks: int, pace: float) -> Tensor:
     earned = told.episode_return.reshape(-1)
     advantage = torch.zeros_like(earned) if told.advantage is None else told.advantage.reshape(-1)
     columns = (
-        torch.ones_like(done), done, done * earned, done & ~late,
+        torch.ones_like(done), done, done * earned, done & ~late & ~worlds["finished"],
         done * laps, done & ((laps > 0) | (late & far)), advantage.abs(), advantage.clamp(min=0),
     )  # fmt: skip
     rows = torch.stack([column.to(torch.float64) for column in columns], -1)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from hotlap.config.bridges import SCENES, over_the_wire
+from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.commands import WatchConfig
 from hotlap.config.presets import from_table, to_table
 from hotlap.config.runs import EvaluationConfig, RunConfig
@@ -20,10 +21,12 @@ from hotlap.evaluation.judge import HELD_OUT, Drive, judge_drives, judge_gym
 from hotlap.evaluation.trajectory_plot import draw_drives
 from hotlap.learning.driver import refuse_other_shape
 from hotlap.records import EvalResult
+from hotlap.research.carracing_judging import evaluate_carracing, watched_settings
 from hotlap.research.contestants import SCRIPTED, Contestant, scripted, trained, zipped
 from hotlap.research.experiment import Prepared, Run, describe, prepare
 from hotlap.research.generalising import asks_for_report, draw_report, generalise, plot_of
 from hotlap.research.judged_looks import as_asked
+from hotlap.research.lessons import Lesson
 from hotlap.research.models import Model, open_model
 from hotlap.research.over_the_wire import evaluate_over_the_wire
 from hotlap.research.progress import Progress
@@ -33,12 +36,14 @@ from hotlap.research.worlds import (
     known_tasks,
     make_judged_env,
     make_task_of,
+    refuse_judged_tracks,
     refuse_unknown,
     tracks_of,
 )
 from hotlap.research.zoo import sight
+from hotlap.sim.carracing.catalogue import find_tile_tracks, refuse_held_out
 from hotlap.sim.tracks.catalogue import find_track
-from hotlap.sim.tracks.selection import chosen_tracks, refuse_choosing_by, refuse_kept_apart
+from hotlap.sim.tracks.selection import chosen_tracks, refuse_choosing_by
 from hotlap.store.run_folder import RunFolder
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.devices import choose_device, has_compiler
@@ -51,14 +56,15 @@ def train(config: TrainConfig) -> dict[str, Any]:
     torch.set_num_threads(settled.threads)
     refuse_unknown_run(settled, config.trust)
     print(describe(settled), flush=True)
-    prepared = prepare(settled, say=lambda text: print(text, flush=True))
+    began = time.monotonic()
+    path = config.resume or _folder(config, settled)
+    settled, prepared = _make_ready(config, settled, path)
     if config.resume is not None:
-        folder = RunFolder.open(config.resume)
+        folder = RunFolder.open(path)
     else:
-        folder = RunFolder.create(_folder(config, settled), to_table(settled))
+        folder = RunFolder.create(path, to_table(settled))
     with folder:
         print(f"folder: {folder.path}", flush=True)
-        began = time.monotonic()
         title = f"{settled.agent_name} on {settled.task}"
         with Progress(title, settled.timesteps) as progress:
             run = _begin(config, settled, folder, progress, prepared)
@@ -84,6 +90,21 @@ def train(config: TrainConfig) -> dict[str, Any]:
         "steps_per_s": round(progress.rate, 1),
         "video": None if film is None else str(film),
     }
+
+
+def _make_ready(config: TrainConfig, run: RunConfig, path: Path) -> tuple[RunConfig, Prepared]:
+    """Environments, learner, and its teacher, if one is to be trained first."""
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    if config.teacher_recipe is None or config.ppo.teacher is not None:
+        return run, prepare(run, say)
+    RunFolder(path).refuse_used()  # before a teacher is trained for nothing
+    path = path if path.name else path.absolute()
+    with Lesson(config.teacher_recipe, run, path.with_name(f"{path.name}-teacher"), say) as lesson:
+        prepared = prepare(run, say)
+        return lesson.hear(prepared), prepared
 
 
 def _begin(
@@ -120,7 +141,11 @@ def refuse_unknown_run(config: RunConfig, trust: bool) -> None:
     """Stop, before anything is written, where a task or a track cannot be trained on."""
     if config.settings is None:
         refuse_unknown(config.task, trust)
-    refuse_kept_apart(tracks_of(config))
+    refuse_judged_tracks(config)
+    if isinstance(config.settings, CarRacingConfig):
+        find_tile_tracks((*config.settings.tracks, *config.evaluation.tracks))
+        refuse_held_out(config.evaluation.tracks)
+        return
     judged = chosen_tracks(config.evaluation.tracks)
     refuse_choosing_by(judged)
     if config.bridge is None:  # a simulator knows its own
@@ -157,6 +182,8 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     if config.model.startswith(SCRIPTED):
         if bridge is not None:
             raise ValueError("scripted drivers know the road itself; over the wire, name a model")
+        if config.backend is not None or config.look is not None:
+            raise ValueError("nobody is scripted for CarRacing; leave --backend and --look out")
         return _evaluate_scripted(config, asked)
     model = open_model(config.model, device, config.trust, config.algorithm)
     _refuse_other_task(model, config.task)
@@ -164,10 +191,15 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         return evaluate_over_the_wire(model, config, asked, bridge)
     plots: list[Path] = []
     randomised: str | None = None
+    told: dict[str, Any] = {}
+    if config.backend is not None or config.look is not None:
+        _refuse_other_than_carracing(model)
     if model.run is None and config.task is not None and asks_for_report(config):
         return _report(zipped(model, device, asked.deterministic, config.task), config)
     if model.run is None or model.run.settings is None:
         result = _evaluate_elsewhere(model, config, asked)
+    elif isinstance(model.run.settings, CarRacingConfig):
+        result, told = evaluate_carracing(model, replace(model.run, device=device), config, asked)
     elif asks_for_report(config):
         _refuse_off_road(config, model.run)
         return _report(trained(model, device, asked.deterministic), config)
@@ -178,7 +210,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             run, randomised = replace(run, settings=settings), name_of(settings.randomise)
         result, plots = _evaluate_here(model, run, config, asked)
     print_result(result, config.model)
-    answer = {"model": config.model, **result.to_table()}
+    answer = {"model": config.model, **result.to_table(), **told}
     if randomised is not None:
         answer["randomised"] = randomised
     for name, path in (("plots", plots), ("video", config.video)):
@@ -212,6 +244,11 @@ def _refuse_other_task(model: Model, task: str | None) -> None:
             f"{model.name} was trained on {run.task} and sees {sight(run)}; --task {task} shows "
             "something else: leave --task out"
         )
+
+
+def _refuse_other_than_carracing(model: Model) -> None:
+    if model.run is None or not isinstance(model.run.settings, CarRacingConfig):
+        raise ValueError(f"{model.name} does not drive CarRacing; leave --backend and --look out")
 
 
 def _refuse_off_road(config: EvaluateConfig, run: RunConfig) -> None:
@@ -317,11 +354,16 @@ def _evaluate_elsewhere(
 
 def watch(config: WatchConfig, trust: bool = False) -> dict[str, Any]:
     """Let a model drive, and film it."""
-    from hotlap.evaluation.watching import watch_policy  # needs ffmpeg, training does not
+    from hotlap.evaluation.watching import on_a_road, watch_policy  # needs ffmpeg
 
     torch.set_num_threads(1)
     model = open_model(config.model, trust=trust)
     run = model.run
+    if run is not None and isinstance(run.settings, CarRacingConfig):
+        return _watch_carracing(model, replace(run, device="cpu"), config)
+    if config.backend is not None or config.look is not None:
+        _refuse_other_than_carracing(model)
+    config = on_a_road(config)
     if run is None or not isinstance(run.settings, DonkeyConfig):
         raise ValueError(f"{config.model} was not trained on a road; it cannot be watched")
     steps = max(1, round(config.seconds / run.settings.car.control_dt))
@@ -329,3 +371,10 @@ def watch(config: WatchConfig, trust: bool = False) -> dict[str, Any]:
     task = make_task_of(run, tracks=(config.track,), start="line", max_steps=steps)
     env = Interface(BatchEnv(task, 1, seed=HELD_OUT + config.seed), run.interface)
     return watch_policy(config, env, model.driver())
+
+
+def _watch_carracing(model: Model, run: RunConfig, config: WatchConfig) -> dict[str, Any]:
+    from hotlap.research.carracing_watching import watch_carracing  # needs ffmpeg too
+
+    run = replace(run, settings=watched_settings(run, config))
+    return watch_carracing(config.model, model.driver(), run, config.seed, config.video)

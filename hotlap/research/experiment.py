@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.learners import PPOConfig, ReplayConfig
 from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.runs import EvaluationConfig, RunConfig
@@ -16,11 +17,15 @@ from hotlap.evaluation.judge import judge, judge_gym
 from hotlap.learning.driver import Driver
 from hotlap.learning.factory import make_learner
 from hotlap.learning.hearing import Hearing, make_logger
+from hotlap.learning.knowing import Knowing
 from hotlap.learning.off_policy import OffPolicy
 from hotlap.learning.ppo import PPO
+from hotlap.learning.ramps import Ramp
 from hotlap.learning.replay import Replay
+from hotlap.learning.rollouts import Rollouts
 from hotlap.learning.roster import make_roster
 from hotlap.records import EvalResult
+from hotlap.research.insight import make_insight
 from hotlap.research.keeper import BEFORE, Keeper
 from hotlap.research.models import add_evaluation, load_weights, open_model, save_model
 from hotlap.research.progress import Progress
@@ -66,6 +71,12 @@ def prepare(config: RunConfig, say: Callable[[str], None]) -> Prepared:
     )
     if isinstance(agent, PPOConfig) and agent.teacher is not None:
         cast(PPO, learner).teacher = find_teacher(config, agent, env.task)
+    if isinstance(agent, PPOConfig) and agent.knowing:
+        ppo = cast(PPO, learner)
+        rollouts = cast(Rollouts, ppo.rollout_buffer)
+        ppo.knowing = Knowing(*make_insight(env.task), rollouts, config.compiled)
+    if isinstance(agent, PPOConfig) and agent.ramp[1] > 0:
+        cast(PPO, learner).ramp = Ramp(env.batch.batch, agent.ramp)
     learner.roster = make_roster(
         config.schedule, env, config.timesteps, advantages=isinstance(agent, PPOConfig)
     )
@@ -148,6 +159,10 @@ class Run:
 
     def judge(self, config: EvaluationConfig) -> EvalResult:
         """How the learner does now, through the same interface as it trains with."""
+        with self.learner.at_its_best():
+            return self._judge(config)
+
+    def _judge(self, config: EvaluationConfig) -> EvalResult:
         policy = self.learner.policy
         if self._judged_env is not None:
             driver = Driver(policy, self.seen, config.deterministic)
@@ -313,9 +328,12 @@ def _judged_otherwise(config: RunConfig) -> dict[str, Any]:
     if not tracks:
         return {}
     asked = config.evaluation
-    changed: dict[str, Any] = {"tracks": tracks, "start": asked.start}
+    changed: dict[str, Any] = {"tracks": tracks}
     if asked.reward is not None:
         changed["reward"] = asked.reward
+    if isinstance(config.settings, CarRacingConfig):
+        return changed | {"start": "line"}
+    changed["start"] = asked.start
     if not asked.randomised:
         changed["randomise"] = RandomisationConfig()
     return changed

@@ -72,7 +72,8 @@ def plot_of(plot: Path, track: str, count: int) -> Path:
     """Where the picture of one of `count` tracks goes."""
     if count == 1:
         return plot
-    return plot.with_name(f"{plot.stem}-{Path(track).stem.replace(':', '-')}.png")
+    name = Path(track).stem if track.lower().endswith(".csv") else track.replace(":", "-")
+    return plot.with_name(f"{plot.stem}-{name}.png")
 
 
 def _by_time(roads: dict[str, Track], contestant: Contestant) -> dict[int, tuple[str, ...]]:

@@ -51,7 +51,12 @@ def save_model(
 ) -> None:
     """Write a learner's policy as a bundle, with the zip for Stable-Baselines3 beside it."""
     zipped = io.BytesIO()
-    learner.save(zipped)
+    with learner.at_its_best():
+        learner.save(zipped)
+        weights = {
+            name: value.detach().cpu().clone()
+            for name, value in without_twins(learner.policy.state_dict()).items()
+        }
     assert learner.action_space is not None
     table = {
         "format": FORMAT,
@@ -60,11 +65,10 @@ def save_model(
         "observation_space": describe_space(seen),
         "action_space": describe_space(learner.action_space),
     }
-    weights = without_twins(learner.policy.state_dict())
     save_bundle(
         folder,
         Bundle(
-            weights={name: value.detach().cpu() for name, value in weights.items()},
+            weights=weights,
             config=table,
             normaliser=_normaliser(learner),
             model_zip=zipped.getvalue(),

@@ -1,21 +1,28 @@
 """How a run is going, on the screen: a live panel, or plain lines where nobody watches."""
 
+import math
+import os
 import sys
 import time
 from types import TracebackType
 from typing import Any, Self
 
+import torch
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from hotlap.research.engines import processes
+
 EVERY = 10.0
 """Seconds between plain lines."""
+LOOK_EVERY = 1.0
+"""Seconds between looks at the memory."""
 
 
 class Progress:
-    """Shows steps, return, speed and where the time goes.
+    """Shows steps, return, speed, memory and where the time goes.
 
     Args:
         title: What is running.
@@ -31,6 +38,7 @@ class Progress:
         self.spent: dict[str, float] = {}
         self.notes: list[str] = []
         self._said = self.began
+        self._looked, self._memory = -math.inf, ""
         self._live: Live | None = None
         if sys.stdout.isatty() if live is None else live:
             self._live = Live(self._panel(), console=Console(), refresh_per_second=4)
@@ -77,11 +85,19 @@ class Progress:
         """Steps per second, all that is spent included."""
         return (self.steps - self.first) / max(time.monotonic() - self.began, 1e-9)
 
+    @property
+    def memory(self) -> str:
+        """What this process holds of the machine's memory, and the most it held of a GPU's."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK_EVERY:
+            self._looked, self._memory = now, _memory_now()
+        return self._memory
+
     def line(self) -> str:
         """All of it in one line."""
         facts = [f"{self.steps:,} of {self.total:,} steps", f"{self.rate:,.0f}/s"]
         facts += [f"{name} {value:.2f}" for name, value in self.told.items()]
-        return "  ".join([*facts, self._where()])
+        return "  ".join([*facts, f"memory {self.memory}", self._where()])
 
     def _where(self) -> str:
         total = sum(self.spent.values())
@@ -99,7 +115,17 @@ class Progress:
         table.add_row("steps", f"{self.steps:,} of {self.total:,}   {self.rate:,.0f}/s")
         for name, value in self.told.items():
             table.add_row(name, f"{value:.2f}")
+        table.add_row("memory", self.memory)
         table.add_row("time", self._where())
         for text in self.notes:
             table.add_row("", Text(text))  # an error may hold brackets, which are no markup
         return table
+
+
+def _memory_now() -> str:
+    process = processes.look(os.getpid())
+    words = f"{process.memory / 1e9:.2f} GB" if process is not None else "unknown"
+    if not torch.cuda.is_initialized():  # asking would take a GPU that nobody uses
+        return words
+    held = max(map(torch.cuda.max_memory_allocated, range(torch.cuda.device_count())), default=0)
+    return f"{words}, {held / 1e9:.2f} GB at most on the GPU"

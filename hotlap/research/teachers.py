@@ -12,42 +12,54 @@ from hotlap.tasks.donkey import DonkeyTask
 from hotlap.tasks.task import Task
 
 
+def make_eyes(task: DonkeyTask, settings: DonkeyConfig) -> DonkeyTask:
+    """A task that sees the worlds of another as these settings say; it begins none of its own."""
+    plain = replace(settings, randomise=RandomisationConfig())
+    return DonkeyTask(plain, task.device, tracks=task.roads.tracks)
+
+
 def find_teacher(config: RunConfig, agent: PPOConfig, task: Task) -> Teacher:
     """The teacher that a run's learner asks for, with eyes for the worlds that it drives in."""
     assert agent.teacher is not None
     model = open_model(agent.teacher, config.device)
-    taught = None if model.run is None else model.run.settings
-    if not isinstance(task, DonkeyTask) or not isinstance(taught, DonkeyConfig):
-        raise ValueError(f"only drivers of donkey tasks teach or are taught, not {agent.teacher}")
-    assert model.run is not None
-    if taught.sensor == "camera" or model.run.interface.stack > 1:
+    refuse_unfit(model.run, config, agent.teacher)
+    assert model.run is not None and isinstance(model.run.settings, DonkeyConfig)
+    assert isinstance(task, DonkeyTask)
+    eyes = make_eyes(task, model.run.settings)
+    weights = (agent.teacher_weight, agent.teacher_until, agent.teacher_fade)
+    return Teacher(model.driver(), eyes, *weights)
+
+
+def refuse_unfit(teacher: RunConfig | None, run: RunConfig, name: str) -> None:
+    """Stop where a teacher of this name, trained like this, cannot teach a run."""
+    taught, own = None if teacher is None else teacher.settings, run.settings
+    if not isinstance(own, DonkeyConfig) or not isinstance(taught, DonkeyConfig):
+        raise ValueError(f"only drivers of donkey tasks teach or are taught, not {name}")
+    assert teacher is not None
+    if taught.sensor == "camera" or teacher.interface.stack > 1:
         raise ValueError(
-            f"{agent.teacher} sees pictures or several moments; a teacher sees the moment in "
+            f"{name} sees pictures or several moments; a teacher sees the moment in "
             "numbers: train one with `hotlap train donkey-state`"
         )
-    if config.interface.actions == "discrete" or model.run.interface.actions == "discrete":
+    if "discrete" in (run.interface.actions, teacher.interface.actions):
         raise ValueError(
-            f"advice is a steering angle and a throttle: {agent.teacher} and this run both need "
+            f"advice is a steering angle and a throttle: {name} and this run both need "
             "continuous actions; leave --actions out"
         )
-    if taught.vehicle != task.config.vehicle:
+    if taught.vehicle != own.vehicle:
         raise ValueError(
-            f"{agent.teacher} drives the car {taught.vehicle!r} and this run "
-            f"{task.config.vehicle!r}; a teacher knows its own car only"
+            f"{name} drives the car {taught.vehicle!r} and this run "
+            f"{own.vehicle!r}; a teacher knows its own car only"
         )
-    eyes = DonkeyTask(
-        replace(taught, randomise=RandomisationConfig()), task.device, tracks=task.roads.tracks
-    )
-    if eyes.action_space != task.action_space:
+    if _bounds(taught) != _bounds(own):
         raise ValueError(
-            f"{agent.teacher} steers and drives within other bounds than this run: "
-            f"{_bounds(eyes)}, here {_bounds(task)}; set the same steer_limit, throttle_min and "
+            f"{name} steers and drives within other bounds than this run: "
+            f"{_bounds(taught)}, here {_bounds(own)}; set the same steer_limit, throttle_min and "
             "throttle_max"
         )
-    return Teacher(model.driver(), eyes, agent.teacher_weight, agent.teacher_until)
 
 
-def _bounds(task: DonkeyTask) -> str:
-    """What a driver of a task may do, in words."""
-    (left, least), (right, most) = task.lowest.tolist(), task.highest.tolist()
-    return f"steering {left:g} to {right:g}, throttle {least:g} to {most:g}"
+def _bounds(config: DonkeyConfig) -> str:
+    """What a driver may do, in words."""
+    side, least, most = config.steer_limit, config.throttle_min, config.throttle_max
+    return f"steering {-side:g} to {side:g}, throttle {least:g} to {most:g}"

@@ -8,14 +8,18 @@ import gymnasium as gym
 from torch import Tensor
 
 from hotlap.config.bridges import SCENES
+from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.naming import nearest
 from hotlap.config.runs import RunConfig
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.learning.batches import gym_envs
+from hotlap.sim.carracing import catalogue as tile_catalogue
 from hotlap.sim.tracks.selection import chosen_tracks, expand, refuse_kept_apart, some_of
 from hotlap.tasks.adapters.sb3_vec import SB3VecEnv
 from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.bridges.carracing import CarRacingBatch, CarRacingBridge
 from hotlap.tasks.bridges.wire_batch import WireBatch, WireTask
+from hotlap.tasks.carracing import CarRacingTask
 from hotlap.tasks.donkey import DonkeyTask
 from hotlap.tasks.interface import Interface
 from hotlap.tasks.registry import TASKS, find_task
@@ -37,12 +41,14 @@ def make_training_env(config: RunConfig) -> Any:
     """What a run's learner trains in."""
     if config.settings is None:
         return gym_envs(config.task, config.agent.envs)
-    refuse_kept_apart(tracks_of(config))
+    refuse_judged_tracks(config)
     if config.bridge is not None:
         return _make_wire_env(config)
     task = make_task_of(config)
     if isinstance(task, DonkeyTask) and len(task.roads.tracks) > config.agent.envs:
         task.draw_tracks()  # evenly, episode by episode: one each would leave the last without cars
+    if isinstance(task, CarRacingTask):
+        task.draw_tracks()
     batch = BatchEnv(task, config.agent.envs, seed=config.seed, borrow=True, captured=True)
     return SB3VecEnv(Interface(batch, config.interface))
 
@@ -83,6 +89,9 @@ def judged_at_once(config: RunConfig) -> int:
 
 def make_judged_env(config: RunConfig, **changed: Any) -> Callable[[int, Tensor, int], Interface]:
     """Builds what a run's policies are judged in; the last one built is kept for the next time."""
+    settings = config.settings
+    if isinstance(settings, CarRacingConfig) and replace(settings, **changed).backend != "twin":
+        return RealCars(config, replace(settings, **changed))
     kept: dict[Any, Interface] = {}
 
     def make(num_envs: int, who: Tensor, seed: int) -> Interface:
@@ -98,21 +107,61 @@ def make_judged_env(config: RunConfig, **changed: Any) -> Callable[[int, Tensor,
     return make
 
 
+class RealCars:
+    """Builds environments of the real CarRacing; processes are kept as long as their number fits.
+
+    Args:
+        config: The run whose policies are judged.
+        settings: What they are judged in.
+    """
+
+    def __init__(self, config: RunConfig, settings: CarRacingConfig) -> None:
+        self._config, self._settings = config, settings
+        self._task: CarRacingBridge | None = None
+
+    def __call__(self, num_envs: int, who: Tensor, seed: int) -> Interface:
+        """So many of them, with these identities (B,)."""
+        if self._task is None or self._task.cars.num_envs != num_envs:
+            self.close()
+            self._task = CarRacingBridge(self._settings, num_envs, self._config.device)
+        batch = CarRacingBatch(self._task, num_envs, seed, who)
+        return Interface(batch, self._config.interface)
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._task is not None:
+            self._task.close()
+            self._task = None
+
+
 def tracks_of(config: RunConfig) -> tuple[str, ...]:
     """The tracks of a run, every one of them by name; none where its task has none."""
+    if isinstance(config.settings, CarRacingConfig):
+        return tile_catalogue.expand(track_words(config))
     return expand(track_words(config))
 
 
 def track_words(config: RunConfig) -> tuple[str, ...]:
     """The same as its settings have them: names, ranges and words."""
-    return config.settings.tracks if isinstance(config.settings, DonkeyConfig) else ()
+    settings = config.settings
+    return settings.tracks if isinstance(settings, DonkeyConfig | CarRacingConfig) else ()
 
 
 def judged_tracks(config: RunConfig, episodes: int) -> tuple[str, ...]:
     """Tracks that a run is judged on; if they are many, as many as episodes."""
     own = track_words(config)
     words = config.evaluation.tracks or own if own else ()
+    if isinstance(config.settings, CarRacingConfig):
+        return some_of(tuple(dict.fromkeys(tile_catalogue.expand(words))), episodes)
     return some_of(chosen_tracks(words), episodes)
+
+
+def refuse_judged_tracks(config: RunConfig) -> None:
+    """Stop where a run would train on tracks that are for judging only."""
+    if isinstance(config.settings, CarRacingConfig):
+        tile_catalogue.refuse_held_out(track_words(config))
+    else:
+        refuse_kept_apart(tracks_of(config))
 
 
 def known_tasks() -> dict[str, tuple[type, dict[str, Any]]]:

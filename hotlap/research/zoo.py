@@ -157,7 +157,9 @@ def sight(run: RunConfig) -> str:
         seen = f"{camera.width}x{camera.height} {'colour' if camera.colour else 'gray'} camera"
     elif seen == "lidar":
         seen = f"lidar of {settings.lidar.beams} beams"
-    return seen if run.interface.stack == 1 else f"{seen}, the last {run.interface.stack}"
+    stack, every = run.interface.stack, run.interface.stack_every
+    apart = "" if every == 1 else f", {every} steps apart"
+    return seen if stack == 1 else f"{seen}, the last {stack}{apart}"
 
 
 def by_groups(evaluation: dict[str, Any]) -> dict[str, dict[str, Any]]:

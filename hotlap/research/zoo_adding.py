@@ -131,8 +131,12 @@ def _refuse_large(champion: Champion, half: bool) -> None:
 def _slim(bundle: Bundle, own: Tensors, half: bool) -> Bundle:
     """The bundle without what only training needs; `own` are the tensors of its policy."""
     change: Callable[[Tensors], Tensors] = halved if half else dict
+    run = bundle.config["run"]
+    if "teacher" in run["agent"]:  # a folder of whoever trained it
+        run = run | {"agent": run["agent"] | {"teacher": None}}
     return replace(
         bundle,
+        config=bundle.config | {"run": run},
         weights=change({name: bundle.weights[name] for name in without_twins(own)}),
         model_zip=None if bundle.model_zip is None else slim_zip(bundle.model_zip, change),
     )

@@ -21,6 +21,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from hotlap.sim.roads import PAD, Roads
+from hotlap.sim.threads import at_once
 from hotlap.sim.tracks.track import Track
 
 Q_STEPS = 128
@@ -90,7 +91,7 @@ def _survey(roads: Roads, names: tuple[bytes, ...]) -> Fields:
     """Fields of tracks with these fingerprints."""
     # A track may be there several times, to be driven more often.
     tracks = dict(zip(names, roads.tracks, strict=True))
-    different = {name: _survey_track(track) for name, track in tracks.items()}
+    different = dict(zip(tracks, at_once(_survey_track, tracks.values()), strict=True))
     surveys = [different[name] for name in names]
     sizes = [len(patches) for patches, _, _ in surveys]
     patches = np.concatenate([patches for patches, _, _ in surveys])

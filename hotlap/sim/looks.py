@@ -15,6 +15,7 @@ horizon stays a line and one that crosses the view fades into the road, without 
 import zlib
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from hotlap.config.naming import nearest
 from hotlap.sim.fields import P_STEPS, Q_STEPS
+from hotlap.sim.threads import at_once
 
 WIDTH = 1024
 Q_SPAN = 2.0
@@ -155,19 +157,22 @@ def make_looks(
         texture: Range of the grain's strength.
         device: Where the atlases go.
     """
-    packed, gray = [], []
-    for name in styles:
-        for variant in range(variants):
-            # By name, so that a place looks the same in whatever company.
-            key = [seed, zlib.crc32(name.encode()), variant]
-            draw = np.random.Generator(np.random.PCG64(key))
-            style = find_style(name)
-            if variant:
-                style = vary(style, draw, light, colour, texture)
-            atlas = paint_atlas(style, draw)
-            gray.append(_as_bytes(atlas @ np.array([0.299, 0.587, 0.114])))
-            opaque = np.full((*atlas.shape[:2], 1), 255, np.uint8)
-            packed.append(np.concatenate([_as_bytes(atlas), opaque], -1).view(np.int32))
+
+    def paint(which: tuple[str, int]) -> tuple[np.ndarray, np.ndarray]:
+        name, variant = which
+        # By name, so that a place looks the same in whatever company.
+        key = [seed, zlib.crc32(name.encode()), variant]
+        draw = np.random.Generator(np.random.PCG64(key))
+        style = find_style(name)
+        if variant:
+            style = vary(style, draw, light, colour, texture)
+        atlas = paint_atlas(style, draw)
+        gray = _as_bytes(atlas @ np.array([0.299, 0.587, 0.114]))
+        opaque = np.full((*atlas.shape[:2], 1), 255, np.uint8)
+        return np.concatenate([_as_bytes(atlas), opaque], -1).view(np.int32), gray
+
+    painted = at_once(paint, product(styles, range(variants)))
+    packed, gray = zip(*painted, strict=True)
     return Looks(
         colour=torch.as_tensor(np.stack(packed).reshape(-1), device=device),
         gray=torch.as_tensor(np.stack(gray).reshape(-1), device=device),

@@ -14,11 +14,15 @@ def _spread(draw: Tensor, limits: Range) -> Tensor:
     return low + (high - low) * draw
 
 
-def differs(ranges: RandomisationConfig, key: Tensor) -> Tensor | None:
-    """Which episodes are randomised at all (B,) bool, for keys (B,); None where all are."""
-    if ranges.share == 1:
+def differs(ranges: RandomisationConfig, key: Tensor, share: Tensor | None = None) -> Tensor | None:
+    """Which episodes are randomised at all (B,) bool, for keys (B,); None where all are.
+
+    A `share` () goes before that of the ranges.
+    """
+    if share is None and ranges.share == 1:
         return None
-    return uniform(make_key(key, Stream.PLAIN), 1).squeeze(-1) < ranges.share
+    drawn = uniform(make_key(key, Stream.PLAIN), 1).squeeze(-1)
+    return drawn < (ranges.share if share is None else share)
 
 
 def _where(differ: Tensor | None, drawn: Tensor, plain: float) -> Tensor:
@@ -27,14 +31,14 @@ def _where(differ: Tensor | None, drawn: Tensor, plain: float) -> Tensor:
 
 
 def draw_vehicle(
-    ranges: RandomisationConfig, vehicle: VehicleConfig, key: Tensor
+    ranges: RandomisationConfig, vehicle: VehicleConfig, key: Tensor, share: Tensor | None = None
 ) -> dict[str, Tensor]:
     """Parameters of each environment's vehicles (B, 1), for keys (B,)."""
     params = vehicle_params(vehicle, len(key), key.device)
     draws = uniform(make_key(key, Stream.VEHICLE), 6).unsqueeze(-1).unbind(1)  # each (B, 1)
     steps = ranges.delay[1] - ranges.delay[0] + 1
     delay = ranges.delay[0] + torch.floor(draws[5] * steps)
-    differ = differs(ranges, key)
+    differ = differs(ranges, key, share)
     differ = None if differ is None else differ.unsqueeze(-1)
     offset = torch.deg2rad(_spread(draws[3], ranges.steering_offset))
     return params | {
@@ -48,10 +52,12 @@ def draw_vehicle(
     }
 
 
-def draw_camera(ranges: RandomisationConfig, key: Tensor) -> dict[str, Tensor]:
+def draw_camera(
+    ranges: RandomisationConfig, key: Tensor, share: Tensor | None = None
+) -> dict[str, Tensor]:
     """How each environment's camera differs from the configured one (B,), for keys (B,)."""
     draws = uniform(make_key(key, Stream.CAMERA), 6).unbind(-1)
-    differ = differs(ranges, key)
+    differ = differs(ranges, key, share)
     return {
         "up": _where(differ, _spread(draws[0], ranges.camera_up), 1.0),
         "pitch": torch.deg2rad(_where(differ, _spread(draws[1], ranges.camera_pitch), 0.0)),

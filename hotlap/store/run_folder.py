@@ -40,7 +40,7 @@ class RunFolder(Closing):
         run = cls(path)
         run._lock = WriterLock(path / "lock")
         try:
-            run._refuse_used()
+            run.refuse_used()
             write_file(path / CONFIG, data)
         except BaseException:
             run.close()
@@ -137,10 +137,14 @@ class RunFolder(Closing):
         for table in self.path.glob("*.jsonl"):
             heal_rows(table)
 
-    def _refuse_used(self) -> None:
+    def used(self) -> list[str]:
+        """Parts of a run that are there already."""
         tables = (path.name for path in self.path.glob("*.jsonl"))
-        found = [name for name in (*PARTS, *tables) if (self.path / name).exists()]
-        if found:
+        return [name for name in (*PARTS, *tables) if (self.path / name).exists()]
+
+    def refuse_used(self) -> None:
+        """Stop where a run is there already."""
+        if found := self.used():
             raise ValueError(
                 f"{self.path} already holds a run ({', '.join(found)}); go on with it with "
                 "--resume, or choose another --save-dir"

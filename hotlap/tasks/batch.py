@@ -110,9 +110,9 @@ class BatchEnv:
             dynamo.recompile_limit = max(dynamo.recompile_limit, COMPILED_AT_ONCE)
             if not task.staged:
                 self._observe = compiled(task.observe)
-            if self._on_cpu:
+            if self._on_cpu and not task.stages_steps:
                 self._play_out, self._begin = compiled(self._play), compiled(self._fresh)
-            else:
+            elif not task.stages_steps:
                 self._pass_on = compiled(self._play_and_begin)
         if not self._on_cpu and (task.compiled if captured is None else captured):
             self._turn = GraphedTurn(self._take_turn)

@@ -7,8 +7,8 @@ Does: steering in [-steer_limit, steer_limit], positive to the right as DonkeyCa
 Earns: a named reward (`donkey_rewards`); DonkeyCar's own by default, which pays forward speed times
     closeness to the line.
 Ends: terminated where |cte| exceeds max_cte or a wall is hit, and with end="road" where no part of
-    the car is on the road or it drives backwards; truncated after max_steps or where an open road
-    runs out.
+    the car is on the road, it drives backwards or stands; truncated after max_steps or where an
+    open road runs out.
 Reports: cte (DonkeyCar units, positive to the right), speed, position, velocity, acceleration,
     gyro, progress, laps and lap times (of laps on which some part of the car stayed on the road),
     where on the road the car is, and how far its side is beyond the road's edge (metres).
@@ -42,8 +42,8 @@ from hotlap.tasks.donkey_rewards import Signals, needs_window, reward_terms
 from hotlap.tasks.efficiency import begin_window, move_window
 from hotlap.tasks.laps import begin_laps, count_laps
 from hotlap.tasks.road_camera import RoadCamera
-from hotlap.tasks.task import Outcome, State, Task, episode_key
-from hotlap.tasks.track_choice import TrackChoice
+from hotlap.tasks.task import Outcome, State, episode_key
+from hotlap.tasks.track_choice import TrackTask, difficulty
 
 UNIT = 0.125
 """One DonkeyCar unit in metres."""
@@ -61,11 +61,13 @@ road's width, grip and curvature at COURSE.
 """
 REVERSING = 0.5
 """Backward speed at which an episode that ends with the road ends too, m/s."""
-ROLLING = 2.0
-"""Fastest speed at a random start, m/s."""
+STANDING = (2.0, 0.2)
+"""Seconds after which a car must be on its way, and the speed that counts as such, m/s."""
+ROLLING = (-0.5, 2.0)
+"""Range of the speed at a random start, m/s; below 0 is at rest, which is one start in five."""
 
 
-class DonkeyTask(Task):
+class DonkeyTask(TrackTask):
     """See the module's first lines.
 
     Args:
@@ -93,7 +95,8 @@ class DonkeyTask(Task):
         self.roads = lay_out(
             tracks or [find_track(name) for name in expand(config.tracks)], self.device
         )
-        self.choice: TrackChoice | None = None
+        self.share: Tensor | None = None
+        """Share () of the episodes that are randomised, where that changes with time."""
         self.starts = _Starts(self.roads)
         self.walls = _wall_distance(self.roads, self.vehicle.width / 2)
         self.camera: RoadCamera | None = None
@@ -131,11 +134,33 @@ class DonkeyTask(Task):
             sensing = ray_bytes(self.config.lidar)
         return max(super().bytes_per_env, 4096 + sensing)
 
-    def draw_tracks(self) -> TrackChoice:
-        """Draw every episode's track from a table from now on; asked for before the first step."""
-        if self.choice is None:
-            self.choice = TrackChoice(len(self.roads.tracks), self.device)
-        return self.choice
+    @property
+    def track_names(self) -> list[str]:
+        """Its tracks by name."""
+        return [track.name for track in self.roads.tracks]
+
+    @property
+    def difficulties(self) -> list[float]:
+        """How hard each of them looks."""
+        tracks = self.roads.tracks
+        return [difficulty(track.xy, track.closed, track.half_width) for track in tracks]
+
+    def told_of(self, world: State) -> dict[str, Tensor]:
+        """What the books of tracks want to know; every end but the clock's is a crash."""
+        laps = world["laps"]
+        return {
+            "road": world["road"], "time": world["time"], "progress": laps["progress"],
+            "laps": laps["laps"], "finished": torch.zeros_like(world["road"], dtype=torch.bool),
+        }  # fmt: skip
+
+    def vary_share(self) -> Tensor:
+        """The share () of randomised episodes, to be written over; asked for before the first step.
+
+        A captured or compiled step reads it where it is.
+        """
+        if self.share is None:
+            self.share = torch.tensor(self.config.randomise.share, device=self.device)
+        return self.share
 
     # --- the episode ---------------------------------------------------------------------------
 
@@ -154,7 +179,7 @@ class DonkeyTask(Task):
             "key": key,
             "road": road,
             "car": initial_state(self.vehicle, x, y, heading, speed),
-            "params": draw_vehicle(self.config.randomise, self.vehicle, key),
+            "params": draw_vehicle(self.config.randomise, self.vehicle, key, self.share),
             "place": place.tensors(),
             "laps": begin_laps(x),
             "time": torch.zeros_like(x),
@@ -163,7 +188,7 @@ class DonkeyTask(Task):
         if needs_window(self.config.reward):
             state["window"] = begin_window(x)
         if self.camera is not None:
-            state["camera"] = self.camera.begin(key, road.squeeze(-1))
+            state["camera"] = self.camera.begin(key, road.squeeze(-1), self.share)
         return state
 
     def _start(self, key: Tensor, road: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -175,7 +200,9 @@ class DonkeyTask(Task):
             return s, n, turn, torch.zeros_like(s)
         s = draws[0] * self.roads.length[road] * torch.where(self.roads.closed[road], 1.0, 0.8)
         n = (draws[1] - 0.5) * 0.25 * self.starts.half_width[road]
-        return s, n, (draws[2] - 0.5) * 0.3, draws[3] * ROLLING
+        slowest, fastest = ROLLING
+        speed = (slowest + draws[3] * (fastest - slowest)).clamp(min=0.0)
+        return s, n, (draws[2] - 0.5) * 0.3, speed
 
     def advance(self, state: State, action: Tensor) -> Outcome:
         """Drive one control step and judge it."""
@@ -233,7 +260,7 @@ class DonkeyTask(Task):
             closeness=(1 - off).clamp(min=0.0),
             forward=car["vx"],
             speed=torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2),
-            off_track=self._left(off, beyond, car["vx"]).to(torch.float32),
+            off_track=self._left(off, beyond, car["vx"], before["time"]).to(torch.float32),
             hit=(beyond > self.walls[before["road"]]).to(torch.float32),
             on_road=beyond < self.vehicle.width / 2,
             outside=(beyond / self.vehicle.width + 0.5).clamp(0.0, 1.0),
@@ -245,12 +272,14 @@ class DonkeyTask(Task):
             window=window,
         )
 
-    def _left(self, off: Tensor, beyond: Tensor, forward: Tensor) -> Tensor:
-        """Whether the car has left the road for good (B, 1) bool."""
+    def _left(self, off: Tensor, beyond: Tensor, forward: Tensor, time: Tensor) -> Tensor:
+        """Whether the car has left the road, or given up driving on it, for good (B, 1) bool."""
         left = off > 1
         if self.config.end == "cte":
             return left
-        return left | (beyond >= self.vehicle.width / 2) | (forward < -REVERSING)
+        late, slow = STANDING
+        stands = (time > late) & (forward < slow)
+        return left | (beyond >= self.vehicle.width / 2) | (forward < -REVERSING) | stands
 
     def _metrics(self, state: State, signals: Signals) -> dict[str, Tensor]:
         car, place, laps = state["car"], state["place"], state["laps"]

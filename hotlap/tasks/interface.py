@@ -1,6 +1,7 @@
 """How a learner meets a batch: discrete actions in place of continuous ones, and stacked frames.
 
-    B environments, K frames seen together, oldest first along the last axis.
+    B environments, K frames seen together, oldest first along the last axis; they may lie several
+    steps apart, which shows slow motion better than as many in a row.
 
 Training and evaluation build the same `Interface` from the same settings, which lie beside every
 saved model: a policy can only be judged through the wrapper it learned with.
@@ -37,54 +38,50 @@ class Interface:
         self.table: Tensor | None = None
         self.action_space: spaces.Space = self.task.action_space
         if config.actions == "discrete":
-            self.table = action_table(self.task.action_space, config).to(self.device)
+            own = self.task.action_table
+            table = action_table(self.task.action_space, config) if own is None else own
+            self.table = table.to(self.device)
             self.action_space = spaces.Discrete(len(self.table))
         self.observation_space = stacked_space(self.task.observation_space, config.stack)
-        self._seen: Tensor | None = None
-        self._seen_before: Tensor | None = None
+        self._reel = Reel(config.stack, config.stack_every) if config.stack > 1 else None
 
     def reset(self, seed: int | None = None, mask: Tensor | None = None) -> Tensor:
         """Begin anew: everything, or with a mask (B,) only those, at their next episode."""
         first = self.batch.reset(seed, mask)
-        fresh = torch.cat([first] * self.config.stack, -1)
-        if mask is not None and self._seen is not None and self.config.stack > 1:
-            mask = mask.to(self.device).view(-1, *[1] * (fresh.dim() - 1))
-            fresh = torch.where(mask, fresh, self._seen)
-        self._seen, self._seen_before = fresh, None
-        return fresh
+        if self._reel is None:
+            return first
+        if mask is None or not self._reel.begun:
+            return self._reel.begin(first)
+        return self._reel.begin_some(first, mask.to(self.device))
 
     def step(self, action: Tensor) -> Step:
         """Advance every environment by one control step."""
         if self.table is not None:
             action = self.table[action.flatten().to(self.device, torch.int64)]
         step = self.batch.step(action)
-        if self.config.stack == 1:
+        if self._reel is None:
             return step
-        if self._seen is None:
-            raise RuntimeError("the batch has not begun; call reset first")
-        self._seen_before = self._seen
-        frame = step.observation
-        done = step.done.view(-1, *[1] * (frame.dim() - 1))
-        older = self._seen[..., frame.shape[-1] :]
-        fresh = torch.cat([frame] * (self.config.stack - 1), -1)
-        self._seen = torch.cat([torch.where(done, fresh, older), frame], -1)
-        return replace(step, observation=self._seen)
+        return replace(step, observation=self._reel.add(step.observation, step.done))
 
     def final_observation(self, index: Tensor) -> Tensor:
         """What environments `index` (K,) saw last before the latest step began them anew."""
-        if self.config.stack == 1:
+        if self._reel is None:
             return self.batch.final_observation(index)
-        if self._seen_before is None:
-            raise RuntimeError("there is no step to look back on; call step first")
+        before = self._reel.before(index)
         ended = map_tree(lambda leaf: leaf[index], self.batch.ended_world)
-        return self.look(ended, self._seen_before[index])
+        return torch.cat([before, self.batch.look(ended)], -1)
 
     def look(self, world: State, seen_before: Tensor) -> Tensor:
-        """What is seen in any number of worlds, the step before which `seen_before` was seen."""
+        """What is seen in any number of worlds, the step before which `seen_before` was seen.
+
+        Where frames lie several steps apart, all but the newest are a step older than usual.
+        """
         frame = self.batch.look(world)
-        if self.config.stack == 1:
+        if self._reel is None:
             return frame
-        return torch.cat([seen_before[..., frame.shape[-1] :], frame], -1)
+        size = frame.shape[-1]
+        kept = seen_before[..., size:] if self.config.stack_every == 1 else seen_before[..., :-size]
+        return torch.cat([kept, frame], -1)
 
     @property
     def world(self) -> State:
@@ -94,15 +91,99 @@ class Interface:
     def save_state(self) -> State:
         """A copy of everything that decides the future."""
         saved = self.batch.save_state()
-        if self._seen is not None:
-            saved["seen"] = self._seen.clone()
+        if self._reel is not None and self._reel.begun:
+            saved["seen"] = self._reel.save()
         return saved
 
     def load_state(self, saved: State) -> Tensor:
         """Go on from a saved state; returns what is seen there."""
         frame = self.batch.load_state(saved)
-        self._seen, self._seen_before = saved["seen"].to(self.device).clone(), None
-        return frame if self.config.stack == 1 else self._seen
+        return frame if self._reel is None else self._reel.load(saved["seen"], self.device)
+
+
+class Reel:
+    """The latest frames of every environment.
+
+    They lie in a ring, and an environment that began anew is told apart by its age: older than its
+    first frame, that first one is seen. So a step writes one frame, however many are kept.
+
+    Args:
+        stack: K.
+        every: Steps between two of them.
+    """
+
+    def __init__(self, stack: int, every: int) -> None:
+        self.lags = [every * back for back in range(stack - 1, -1, -1)]
+        """Steps back to each frame, oldest first."""
+        self.length = self.lags[0] + 1
+        self._ring = torch.empty(0)
+        self._everybody = torch.empty(0)
+        self._back = torch.empty(0)
+        self._age = torch.empty(0)
+        self._old_age = torch.empty(0)
+        self._newest = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is any frame."""
+        return len(self._ring) > 0
+
+    def begin(self, first: Tensor) -> Tensor:
+        """Everybody sees a first frame (B, ..., C); returns (B, ..., K * C)."""
+        self._ring = first.new_zeros(self.length, *first.shape)
+        self._ring[0] = first
+        self._age = torch.zeros(len(first), dtype=torch.int64, device=first.device)
+        self._old_age, self._newest = torch.empty(0), 0
+        return self._begun()
+
+    def begin_some(self, first: Tensor, mask: Tensor) -> Tensor:
+        """Those in a mask (B,) see a first frame, the others what they saw."""
+        wide = mask.view(-1, *[1] * (first.dim() - 1))
+        self._ring[self._newest] = torch.where(wide, first, self._ring[self._newest])
+        self._age = torch.where(mask, 0, self._age)
+        return self._seen()
+
+    def add(self, frame: Tensor, done: Tensor) -> Tensor:
+        """Everybody sees a next frame, which is a first one where `done` (B,)."""
+        if not self.begun:
+            raise RuntimeError("the batch has not begun; call reset first")
+        self._newest = (self._newest + 1) % self.length
+        self._ring[self._newest] = frame
+        self._old_age = self._age
+        self._age = torch.where(done, 0, self._age + 1)
+        return self._seen()
+
+    def before(self, index: Tensor) -> Tensor:
+        """All but the newest of what `index` (N,) would see had the latest step begun nothing."""
+        if not len(self._old_age):
+            raise RuntimeError("there is no step to look back on; call step first")
+        return self._frames(self._back[:-1], index, self._old_age[index] + 1)
+
+    def save(self) -> State:
+        """A copy of all of it."""
+        # The oldest first, so that it does not matter where the ring began.
+        ring = self._ring.roll(-self._newest - 1, 0)
+        return {"ring": ring, "age": self._age.clone()}
+
+    def load(self, saved: State, device: torch.device) -> Tensor:
+        """Go on from a copy; returns what is seen there."""
+        self._ring, self._age = (saved[name].to(device).clone() for name in ("ring", "age"))
+        self._old_age, self._newest = torch.empty(0), self.length - 1
+        return self._begun()
+
+    def _begun(self) -> Tensor:
+        """Make what every step needs; returns what is seen."""
+        self._everybody = torch.arange(len(self._age), device=self._age.device)
+        self._back = torch.tensor(self.lags, device=self._age.device).unsqueeze(-1)  # (K, 1)
+        return self._seen()
+
+    def _seen(self) -> Tensor:
+        return self._frames(self._back, self._everybody, self._age)
+
+    def _frames(self, back: Tensor, who: Tensor, age: Tensor) -> Tensor:
+        """Frames (N, ..., L * C), `back` (L, 1) steps ago, of `who` (N,), none beyond its age."""
+        found = self._ring[(self._newest - back.minimum(age)) % self.length, who]
+        return found.movedim(0, -2).flatten(-2)
 
 
 def action_table(space: spaces.Box, config: InterfaceConfig) -> Tensor:

@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 
+from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.naming import nearest
 from hotlap.config.tasks import DonkeyConfig, TagConfig
+from hotlap.tasks.carracing import CarRacingTask
 from hotlap.tasks.donkey import DonkeyTask
 from hotlap.tasks.tag import TagTask
 from hotlap.tasks.task import Task
@@ -27,6 +29,7 @@ TASKS: dict[str, Entry] = {
     "donkey-lidar": Entry(DonkeyConfig, DonkeyTask, {"sensor": "lidar"}),
     "donkey-telemetry": Entry(DonkeyConfig, DonkeyTask, {"sensor": "telemetry"}),
     "donkey-state": Entry(DonkeyConfig, DonkeyTask, {"sensor": "state"}),
+    "carracing": Entry(CarRacingConfig, CarRacingTask, {}),
     "tag": Entry(TagConfig, TagTask, {}),
 }
 

@@ -103,16 +103,19 @@ class RoadCamera:
         blocks = rows * padded_width(self.config) // GROUP
         return 3 * pixels * (4 if self.config.colour else 1) + BYTES_PER_BLOCK * blocks
 
-    def begin(self, key: Tensor, road: Tensor) -> dict[str, Tensor]:
-        """Each episode's own camera and look (B,), for keys and roads (B,)."""
+    def begin(self, key: Tensor, road: Tensor, share: Tensor | None = None) -> dict[str, Tensor]:
+        """Each episode's own camera and look (B,), for keys and roads (B,).
+
+        A `share` () of the episodes differs, in place of the ranges' own.
+        """
         own, drawn = self.first_look[road], self.ranges.looks
         look = own + integers(make_key(key, Stream.LOOK), drawn).squeeze(-1)
         if self.ranges.styles:
             look = integers(make_key(key, Stream.STYLE), drawn * len(self.looks.styles)).squeeze(-1)
-        differ = differs(self.ranges, key)
+        differ = differs(self.ranges, key, share)
         if differ is not None:
             look = torch.where(differ, look, own)  # the first of a style is the plain one
-        return draw_camera(self.ranges, key) | {"look": look}
+        return draw_camera(self.ranges, key, share) | {"look": look}
 
     def draw(self, state: State, body_offset: float, clock: Tensor) -> Tensor:
         """Pictures from the first car of each environment.

@@ -49,6 +49,8 @@ class Task(ABC):
     """Of one seat."""
     action_space: gym.spaces.Box
     """Of one seat."""
+    action_table: Tensor | None = None
+    """Actions (K, A) to choose from, where a task has its own discrete ones."""
     seats: int = 1
     control_dt: float
     max_steps: int
@@ -57,6 +59,8 @@ class Task(ABC):
     """Whether steps and pictures go through torch.compile."""
     staged: bool = False
     """Whether `observe` compiles its own stages, and must not be compiled whole."""
+    stages_steps: bool = False
+    """Whether `advance` does so too, and `begin` is better left as it is."""
 
     @abstractmethod
     def begin(self, seed: int | Tensor, who: Tensor, episode: Tensor) -> State:

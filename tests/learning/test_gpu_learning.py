@@ -1,25 +1,35 @@
 """On a GPU nothing is read from where it no longer is."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from gymnasium import spaces
 
 from hotlap.config.interface import InterfaceConfig
+from hotlap.config.learners import PPOConfig
+from hotlap.learning.driver import Driver
+from hotlap.learning.factory import make_policy
 from hotlap.learning.policies import ActorCritic
 from hotlap.learning.ppo import PPO
+from hotlap.learning.teaching import Teacher
+from hotlap.research.experiment import prepare
 from hotlap.tasks.adapters.sb3_vec import SB3VecEnv
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.interface import Interface
 from hotlap.tasks.registry import make_task
+from tests.research.tiny import ROAD, tiny_run
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
-def learner(stack: int = 1, envs: int = 8) -> PPO:
+def learner(stack: int = 1, envs: int = 8, average_over: int = 1) -> PPO:
     """A captured PPO on telemetry, whose environments lend what they return."""
     task = make_task("donkey-telemetry", "cuda", start="random", max_steps=40)
     batch = BatchEnv(task, envs, borrow=True, captured=True)
     env = SB3VecEnv(Interface(batch, InterfaceConfig(stack=stack)))
-    return PPO(ActorCritic, env, n_steps=16, batch_size=48, n_epochs=2, device="cuda", seed=0)
+    own = {"n_steps": 16, "batch_size": 48, "n_epochs": 2, "average_over": average_over}
+    return PPO(ActorCritic, env, device="cuda", seed=0, **own)
 
 
 @pytest.mark.parametrize("stack", [1, 2])
@@ -57,3 +67,57 @@ def test_a_loaded_state_is_what_is_driven_and_learned_with() -> None:
     model.learn(8 * 16, reset_num_timesteps=False)
     step = next(iter(model.policy.optimizer.state.values()))["step"]
     assert float(step) == 2 * float(next(v for k, v in saved[0].items() if k.endswith("/step")))
+
+
+def test_a_captured_teacher_looks_at_the_world_as_it_is() -> None:
+    eyes = make_task("donkey-state", "cuda", start="random", max_steps=5)
+    assert isinstance(eyes.observation_space, spaces.Box)
+    policy = make_policy(PPOConfig(stack=1), eyes.observation_space, eyes.action_space).to("cuda")
+    teacher = Teacher(Driver(policy, eyes.observation_space), eyes, 1.0, 1.0)
+    batch = BatchEnv(eyes, 8, borrow=True, captured=True)
+    batch.reset()
+    generator = torch.Generator("cuda").manual_seed(0)
+    told = []
+    for count in range(12):
+        if count == 7:
+            batch.reset(mask=torch.arange(8) < 4)
+        told.append(teacher.advise(batch.world).clone())
+        torch.testing.assert_close(told[-1], teacher._look(batch.world))
+        batch.step(torch.rand(8, 2, generator=generator, device="cuda"))
+    assert teacher._glance._replay is not None
+    assert len({float(advice.sum()) for advice in told}) == len(told)
+
+
+def test_the_captured_policy_drives_with_a_lent_average_and_then_with_its_own() -> None:
+    model = learner(average_over=4)
+    model.learn(8 * 16 * 3)
+    seen = torch.randn(8, *model.observation_space.shape, device="cuda")
+    own = model._decide(seen)[1].clone()
+    with model.at_its_best():
+        wanted = model.policy.predict_values(seen).flatten()
+        mean = model._decide(seen)[1].clone()
+    torch.testing.assert_close(mean, wanted, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(mean, own)
+    torch.testing.assert_close(model._decide(seen)[1], own)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_knowing_critic_sees_every_step_and_learns(compiled: bool) -> None:
+    settings = replace(ROAD, sensor="camera")
+    run = tiny_run(
+        sensor="camera", settings=settings, knowing=True, steps=16, device="cuda", compiled=compiled
+    )
+    model = prepare(run, print).learner
+    for segment in range(6):
+        model.learn_segment(0, segment, 64)
+        knowing, rollouts = model.knowing, model.rollout_buffer
+        assert torch.isfinite(rollouts.values).all()
+        # Every step was looked at where the cars were then: no two are alike.
+        assert len(knowing._seen.flatten(0, 1).unique(dim=0)) == 64
+    knowing.judge()
+    told = [float((rollouts.values - rollouts.returns).square().mean())]
+    for _ in range(20):
+        knowing.improve(1, 16, 1e-3)
+    knowing.judge()
+    told.append(float((rollouts.values - rollouts.returns).square().mean()))
+    assert told[1] < told[0]

@@ -12,12 +12,12 @@ from hotlap.learning.schedules import (
     LevelReplay,
     Schedule,
     Switch,
-    difficulty,
     make_schedule,
     ranks,
 )
 from hotlap.learning.track_books import COLUMNS, TrackBooks
-from hotlap.sim.tracks import find_track
+from hotlap.tasks.registry import make_task
+from hotlap.tasks.track_choice import TrackTask
 
 EAGER = CurriculumConfig(first=0.25, widen=0.25, success=0.5, episodes=2)
 
@@ -73,9 +73,18 @@ def test_success_opens_the_next_and_keeps_the_others() -> None:
     assert schedule.shares(0.0).tolist() == [0.25] * 4
 
 
+def looks(task: str, *tracks: str) -> list[float]:
+    """How hard tracks look to a task."""
+    made = make_task(task, tracks=tracks)
+    assert isinstance(made, TrackTask)
+    return made.difficulties
+
+
 def test_the_straight_and_wide_look_easier_than_the_narrow_and_winding() -> None:
-    easy, hard = find_track("warehouse"), find_track("mini_monaco")
-    assert difficulty(easy) < difficulty(hard)
+    easy, hard = looks("donkey-state", "warehouse", "mini_monaco")
+    assert easy < hard
+    easy, hard = looks("carracing", "carracing:oval", "carracing:zigzag")
+    assert easy < hard
 
 
 # --- plr -----------------------------------------------------------------------------------------
@@ -139,8 +148,7 @@ def test_equal_scores_have_equal_ranks() -> None:
 @pytest.mark.parametrize("kind", ["switch", "curriculum", "plr"])
 def test_what_a_schedule_remembers_survives_json(kind: Any) -> None:
     config = ScheduleConfig(kind, curriculum=EAGER)
-    tracks = [find_track(f"circuit:{seed}") for seed in range(3)]
-    one, other = (make_schedule(config, tracks, advantages=True) for _ in range(2))
+    one, other = (make_schedule(config, [1.0, 3.0, 2.0], advantages=True) for _ in range(2))
     assert one is not None and other is not None
     books, draw = TrackBooks(3), np.random.default_rng(0)
     for _ in range(5):
@@ -153,7 +161,7 @@ def test_what_a_schedule_remembers_survives_json(kind: Any) -> None:
 
 
 def test_parallel_needs_no_schedule() -> None:
-    assert make_schedule(ScheduleConfig(), [find_track("warehouse")] * 2, advantages=True) is None
+    assert make_schedule(ScheduleConfig(), [1.0, 1.0], advantages=True) is None
 
 
 @pytest.mark.parametrize(

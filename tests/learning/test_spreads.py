@@ -55,7 +55,6 @@ def test_a_gaussian_is_normal() -> None:
         action = told + tell(1, 64, 3)
         torch.testing.assert_close(spread.log_prob(told, action), other.log_prob(action).sum(-1))
         torch.testing.assert_close(spread.entropy(told), other.entropy().sum(-1))
-    assert torch.equal(spread.mode(told), told)
 
 
 def test_a_squashed_gaussian_is_a_normal_pressed_by_tanh() -> None:
@@ -188,6 +187,23 @@ def test_samples_of_a_gaussian_have_its_mean_and_spread() -> None:
     mean, std = moments(Gaussian(SPACE, math.log(0.5)), told)
     torch.testing.assert_close(mean, told[0], atol=0.01, rtol=0)
     torch.testing.assert_close(std, torch.full((3,), 0.5), atol=0.01, rtol=0)
+
+
+def test_a_gaussians_best_action_is_the_mean_of_what_is_driven() -> None:
+    spread = Gaussian(SPACE, math.log(0.5))
+    middle = torch.as_tensor(LOW + HIGH) / 2
+    for told in (middle, middle - 1.0, torch.as_tensor(LOW) - 0.2, torch.as_tensor(HIGH) + 9.0):
+        torch.manual_seed(0)
+        with torch.no_grad():
+            drawn = spread.sample(told.expand(40_000, -1))
+            driven = drawn.clamp(torch.as_tensor(LOW), torch.as_tensor(HIGH)).mean(0)
+            torch.testing.assert_close(spread.mode(told[None])[0], driven, atol=0.01, rtol=0)
+
+
+def test_without_bounds_a_gaussians_best_action_is_its_mean() -> None:
+    box = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    told = tell(0, 16, 2, scale=30.0)
+    assert torch.equal(Gaussian(box, -0.5).mode(told), told)
 
 
 def test_samples_of_a_squashed_gaussian_are_in_the_environments_units() -> None:

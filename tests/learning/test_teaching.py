@@ -58,6 +58,9 @@ def test_the_weight_falls_to_nothing_and_stays_there() -> None:
     teacher = Teacher(Driver, DonkeyTask, 20.0, 0.5)  # type: ignore[arg-type]
     weights = [teacher.weight_at(done) for done in (0.0, 0.25, 0.5, 1.0)]
     assert weights == [20.0, 10.0, 0.0, 0.0]
+    teacher.fade = 4.0
+    weights = [teacher.weight_at(done) for done in (0.0, 0.25, 0.5, 1.0)]
+    assert weights == [20.0, 1.25, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("stack", [1, 2])
@@ -88,8 +91,8 @@ def test_the_loss_grows_by_the_weight_times_the_squared_distance() -> None:
     reach, advice = torch.tensor(0.2), torch.full((16, 2), 0.25)
     plain, _ = loss(*samples, reach)
     taught, told = loss(*samples, reach, None, advice, torch.tensor(3.0))
-    mode, _ = learner.policy.read(samples.observations)
-    apart = (mode - advice).square().mean()
+    said, _ = learner.policy.read(samples.observations)
+    apart = (learner.policy.spread.mode(said) - advice).square().mean()
     assert told["astray"].item() == pytest.approx(apart.item())
     assert taught.item() == pytest.approx((plain + 3.0 * apart).item(), rel=1e-5)
 

@@ -1,27 +1,36 @@
 """Sums by track are those of the steps driven on it, and old episodes fade."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from hotlap.learning.track_books import COLUMNS, HALF_LIFE, Told, TrackBooks, seen_of, tally
+from hotlap.learning.track_books import COLUMNS, HALF_LIFE, Told, TrackBooks, tally
 from hotlap.learning.track_metrics import SHOWN, few_or_quantiles
 
 WORLD = {
     "road": torch.tensor([[0], [2], [2], [2], [0]]),
     "time": torch.full((5, 1), 10.0),
-    "laps": {
-        "laps": torch.tensor([[0], [0], [1], [0], [0]]),
-        "progress": torch.tensor([[4.0], [9.0], [30.0], [1.0], [2.0]]),
-    },
+    "progress": torch.tensor([[4.0], [9.0], [30.0], [1.0], [2.0]]),
+    "laps": torch.tensor([[0], [0], [1], [0], [0]]),
+    "finished": torch.zeros(5, 1, dtype=torch.bool),
 }
 TOLD = Told(
-    seen_of(WORLD),
+    WORLD,
     done=torch.tensor([False, True, True, True, True]),
     truncated=torch.tensor([False, True, False, True, False]),
     episode_return=torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]),
     advantage=torch.tensor([-1.0, 2.0, -3.0, 4.0, 5.0]),
 )
+
+
+def test_an_end_with_all_done_is_no_crash() -> None:
+    finished = torch.tensor([[False], [False], [True], [False], [False]])
+    sums = tally(replace(TOLD, worlds=WORLD | {"finished": finished}), tracks=3, pace=0.5)
+    crashes = COLUMNS.index("crashes")
+    assert tally(TOLD, 3, 0.5)[:, crashes].tolist() == [1.0, 0.0, 1.0]
+    assert sums[:, crashes].tolist() == [1.0, 0.0, 0.0]
 
 
 def test_sums_worked_by_hand() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,7 +37,7 @@ LEARNERS = {
     "ppo on changed pictures": ["donkey", "--timesteps", "2048", "--segment-steps", "512",
                                 "--ppo.envs", "8", "--ppo.steps", "32", "--ppo.batch-size", "64",
                                 "--ppo.augment.shift", "2", "--ppo.augment.flip", "0.5",
-                                "--ppo.augment.blur", "1", "--randomise", "light"],
+                                "--ppo.augment.blur", "1", "--randomise", "light", "--ppo.knowing"],
 }  # fmt: skip
 
 
@@ -70,10 +71,12 @@ def test_a_killed_run_ends_like_one_that_never_stopped(name: str, tmp_path: Path
     whole(words(name, calm), log)
     usual = time.monotonic() - began
     draw = random.Random(name)
-    killed = 0
+    killed, times = 0, 2 if name in ("ppo", "sac") else 1
     given = words(name, torn)
-    for _ in range(3):
-        run = start(given, log)
+    for _ in range(4):
+        if killed == times:
+            break
+        run, began = start(given, log), time.monotonic()
         try:
             # After the start-up, which takes most of so short a run.
             assert run.wait(usual * draw.uniform(0.55, 0.95)) == 0, log.read_text()
@@ -81,6 +84,12 @@ def test_a_killed_run_ends_like_one_that_never_stopped(name: str, tmp_path: Path
             run.send_signal(signal.SIGKILL)
             run.wait()
             killed += 1
+        else:
+            if killed:
+                break
+            usual = time.monotonic() - began  # the machine had been busy: now it is known better
+            shutil.rmtree(torn)
+            given = words(name, torn)
         if (torn / "config.json").exists():
             given = ["train", "--resume", str(torn)]
     whole(given, log)

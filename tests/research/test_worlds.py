@@ -84,8 +84,12 @@ def test_tracks_to_judge_on_are_looked_up_before_anything_is_trained(
 def test_settings_written_before_later_ones_were_there_still_open() -> None:
     run = tiny_run(sensor="camera")
     table = to_table(run)
-    for name in ("standardise", "teacher", "teacher_weight", "teacher_until"):
+    for name in (
+        "standardise", "teacher", "teacher_weight", "teacher_until", "teacher_fade", "average_over",
+        "stack_every", "ramp",
+    ):  # fmt: skip
         del table["agent"][name]
+    del table["interface"]["stack_every"]
     del table["settings"]["end"], table["settings"]["randomise"]["share"]
     del table["evaluation"]["tracks"], table["evaluation"]["randomised"]
     assert from_table(RunConfig, table, "old") == run

@@ -83,6 +83,17 @@ def test_reversing_may_end_an_episode() -> None:
         assert not over or min(speeds[:-1]) >= -0.5
 
 
+@pytest.mark.parametrize(("end", "throttle", "over"), [
+    ("road", 0.0, True), ("road", 0.5, False), ("cte", 0.0, False),
+])  # fmt: skip
+def test_standing_may_end_an_episode(end: str, throttle: float, over: bool) -> None:
+    """From two seconds after its beginning on, where the road ends it."""
+    batch = begun_at(0.0, end=end)
+    ended = [bool(go(batch, 0.0, throttle).terminated) for _ in range(43)]
+    assert not any(ended[:40])
+    assert any(ended) == over
+
+
 def test_max_cte_ends_an_episode_on_the_road_too() -> None:
     assert go(begun_at(0.3, max_cte=2.0, end="road"), 0.0, 0.0).terminated  # 2 u are 0.25 m
 
@@ -193,6 +204,12 @@ def test_random_starts_lie_all_along_the_road_and_on_it() -> None:
     )
     assert float(place["heading_error"].abs().max()) < 0.2
     assert float(car["vx"].min()) >= 0 and 1.9 < float(car["vx"].max()) <= 2.0
+
+
+def test_one_random_start_in_five_is_at_rest() -> None:
+    speed = begin(task_on(find_track("generated_track"), start="random"), 2000)["car"]["vx"]
+    assert float((speed == 0).float().mean()) == pytest.approx(0.2, abs=0.03)
+    assert float(speed.min()) == 0 and 1.9 < float(speed.max()) <= 2.0
 
 
 def test_random_starts_leave_room_on_an_open_road() -> None:

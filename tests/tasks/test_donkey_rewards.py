@@ -207,6 +207,7 @@ def rolling(reward: str) -> Tensor:
         ("v5", 1, 0, 1, 1),
         ("v6", 1, 0, 0, 0),
         ("racing", 1, 0, -1, -1),
+        ("careful", 1, 0, -1, -1),
     ],
 )
 def test_what_is_paid_ignored_and_taken(
@@ -230,7 +231,7 @@ def test_what_a_crash_costs(reward: str, wall_gap: float | None) -> None:
         step = env.step(torch.tensor([[1.0, 0.5]]))
         if step.terminated:
             break
-    price = {"v1": 0.0, "racing": -50.0}.get(reward, -1.0)
+    price = {"v1": 0.0, "racing": -50.0, "careful": -400.0}.get(reward, -1.0)
     assert step.terms.get("ended", torch.zeros(1)).item() == price
     if price:
         assert step.reward.item() < 0

@@ -119,3 +119,25 @@ def test_bad_actions_are_refused_within_a_few_steps(first: int, compiled: bool) 
             if step == first:
                 action[3, 0] = torch.nan
             env.step(action)
+
+
+def carracing(device: str, captured: bool, compiled: bool = False) -> BatchEnv:
+    tracks = ("carracing:0-3", "carracing:figure_eight")
+    task = make_task("carracing", device, compiled, tracks=tracks, repeat=2, reward="thorough")
+    return BatchEnv(task, 8, seed=2, captured=captured)
+
+
+@pytest.mark.parametrize(("captured", "compiled"), [(False, False), (True, False), (True, True)])
+def test_carracing_is_the_same_on_a_gpu(captured: bool, compiled: bool) -> None:
+    cpu, gpu = carracing("cpu", False), carracing("cuda", captured, compiled)
+    pictures = [(cpu.reset(), gpu.reset().cpu())]
+    for action in _actions(60, 8):
+        steps = [env.step(action) for env in (cpu, gpu)]
+        assert torch.equal(steps[0].done, steps[1].done.cpu())
+        torch.testing.assert_close(steps[1].reward.cpu(), steps[0].reward, atol=1e-3, rtol=0)
+        for name in ("x", "y"):
+            found = steps[1].metrics[name].cpu()
+            torch.testing.assert_close(found, steps[0].metrics[name], atol=1e-2, rtol=0)
+        pictures.append((steps[0].observation, steps[1].observation.cpu().clone()))
+    ours, theirs = (torch.stack(column).to(torch.int16) for column in zip(*pictures, strict=True))
+    assert ((ours - theirs).abs() > 2).float().mean() < 0.01

@@ -100,12 +100,15 @@ def test_actions_of_other_than_two_numbers_are_refused(count: int) -> None:
 
 
 @TASKS
-@pytest.mark.parametrize("stack", [2, 3])
-def test_a_stack_is_what_single_frames_give_stacked_by_hand(name: str, stack: int) -> None:
+@pytest.mark.parametrize(("stack", "every"), [(2, 1), (3, 1), (2, 3), (3, 2)])
+def test_a_stack_is_what_single_frames_give_stacked_by_hand(
+    name: str, stack: int, every: int
+) -> None:
     """Oldest first; where an episode began, its first frame is repeated."""
-    stacked, single = interface(name, stack=stack), BatchEnv(task(name), WORLD)
-    frames = [single.reset(seed=2)] * stack
-    assert torch.equal(stacked.reset(seed=2), torch.cat(frames, -1))
+    stacked = interface(name, stack=stack, stack_every=every)
+    single = BatchEnv(task(name), WORLD)
+    frames = [single.reset(seed=2)] * ((stack - 1) * every + 1)
+    assert torch.equal(stacked.reset(seed=2), torch.cat(frames[::every], -1))
     ended = 0
     for action in actions(20):
         step, alone = stacked.step(action), single.step(action)
@@ -114,13 +117,29 @@ def test_a_stack_is_what_single_frames_give_stacked_by_hand(name: str, stack: in
         ended += len(over)
         if len(over):
             last = [frame[over] for frame in frames[1:]] + [single.final_observation(over)]
-            assert torch.equal(stacked.final_observation(over), torch.cat(last, -1))
+            assert torch.equal(stacked.final_observation(over), torch.cat(last[::every], -1))
         begun = alone.done.view(-1, *[1] * (frames[0].dim() - 1))
         older = [torch.where(begun, alone.observation, frame) for frame in frames[1:]]
         frames = [*older, alone.observation]
-        assert torch.equal(step.observation, torch.cat(frames, -1))
+        assert torch.equal(step.observation, torch.cat(frames[::every], -1))
         assert step.observation.shape[1:] == stacked.observation_space.shape
     assert ended > 2 * WORLD
+
+
+def test_what_a_cut_off_world_shows_is_the_step_befores_with_the_newest_frame() -> None:
+    """With frames in a row exactly what would be seen; further apart, a step older but for one."""
+    for every, ages in ((1, (1, 0)), (3, (4, 0))):
+        env = interface(stack=2, stack_every=every)
+        bare = BatchEnv(task(), WORLD)
+        seen, frames = env.reset(seed=4), [bare.reset(seed=4)]
+        for action in actions(4, seed=2):
+            seen = env.step(action).observation
+            frames.append(bare.step(action).observation)
+        env.step(next(actions(1, seed=3)))
+        bare.step(next(actions(1, seed=3)))
+        frames.append(bare.look(bare.ended_world))
+        found = env.look(env.batch.ended_world, seen)
+        assert torch.equal(found, torch.cat([frames[-1 - age] for age in ages], -1))
 
 
 def test_the_space_of_a_stack_is_its_frames_side_by_side() -> None:
@@ -161,9 +180,9 @@ def test_without_settings_it_is_the_batch(name: str) -> None:
         assert torch.equal(env.final_observation(index), bare.final_observation(index))
 
 
-@pytest.mark.parametrize("stack", [1, 3])
-def test_a_masked_reset_shows_the_others_as_they_are(stack: int) -> None:
-    env, bare = interface(stack=stack), BatchEnv(task(), WORLD)
+@pytest.mark.parametrize(("stack", "every"), [(1, 1), (3, 1), (3, 2)])
+def test_a_masked_reset_shows_the_others_as_they_are(stack: int, every: int) -> None:
+    env, bare = interface(stack=stack, stack_every=every), BatchEnv(task(), WORLD)
     env.reset(seed=1), bare.reset(seed=1)
     for action in actions(3):
         before, alone = env.step(action).observation, bare.step(action).observation
@@ -176,15 +195,15 @@ def test_a_masked_reset_shows_the_others_as_they_are(stack: int) -> None:
 
 
 @TASKS
-@pytest.mark.parametrize("stack", [1, 3])
-def test_a_saved_state_leads_to_the_same_future(name: str, stack: int) -> None:
-    env = interface(name, stack=stack)
+@pytest.mark.parametrize(("stack", "every"), [(1, 1), (3, 1), (3, 2)])
+def test_a_saved_state_leads_to_the_same_future(name: str, stack: int, every: int) -> None:
+    env = interface(name, stack=stack, stack_every=every)
     env.reset(seed=6)
     for action in actions(4):
         seen = env.step(action).observation
     saved = env.save_state()
     future = [env.step(action) for action in actions(9, seed=1)]
-    other = interface(name, stack=stack)
+    other = interface(name, stack=stack, stack_every=every)
     assert torch.equal(other.load_state(saved), seen)
     with pytest.raises(RuntimeError, match="no step to look back on"):
         other.final_observation(torch.tensor([0]))
@@ -199,7 +218,7 @@ def test_two_seats_are_refused() -> None:
         Interface(BatchEnv(make_task("tag", seats=2), 2), InterfaceConfig())
 
 
-@pytest.mark.parametrize("name", ["n_steer", "n_throttle", "stack"])
+@pytest.mark.parametrize("name", ["n_steer", "n_throttle", "stack", "stack_every"])
 def test_settings_that_cannot_be_driven_with_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
         InterfaceConfig(**{name: 0})  # type: ignore[arg-type]

@@ -1,15 +1,32 @@
 """Talking to a server by hand."""
 
 import asyncio
+import functools
 import json
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, ParamSpec, Self
 
 from hotlap.wire.server.serving import Server
+
+P = ParamSpec("P")
+
+
+def patient(test: Callable[P, None]) -> Callable[P, None]:
+    """A test of times, run up to three times: something else on this machine may have been it."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        for _ in range(2):
+            with suppress(AssertionError):
+                return test(*args, **kwargs)
+        return test(*args, **kwargs)
+
+    return run
 
 
 class Running:
@@ -161,8 +178,10 @@ class Steady(threading.Thread):
         """Frames a second since it was alone."""
         return self._rate(self._begin)
 
+    def has_every_frame(self) -> bool:
+        assert self.error is None, self.error
+        return {b - a for a, b in pairwise(self.frames)} == {1}
+
     def undisturbed(self, share: float = 0.6) -> bool:
         """Whether every frame came, about as often as before the others did."""
-        assert self.error is None, self.error
-        gaps = {b - a for a, b in pairwise(self.frames)}
-        return gaps == {1} and self.rate() > share * self._alone
+        return self.has_every_frame() and self.rate() > share * self._alone

@@ -14,7 +14,7 @@ from hotlap.wire.server.world import World
 
 from .conftest import Serving
 from .recorded import GYM_CLIENT, TOOLS
-from .talking import Running, Steady, Talk
+from .talking import Running, Steady, Talk, patient
 
 HEAVY = {"img_w": 512, "img_h": 512, "img_enc": "PNG"}
 
@@ -52,6 +52,7 @@ FLOODS = {
 @pytest.mark.parametrize(
     "kind", ["controls", *(pytest.param(k, marks=pytest.mark.slow) for k in list(FLOODS)[1:])]
 )
+@patient
 def test_a_flood_is_read_slowly_and_disturbs_nobody(kind: str, serving: Serving) -> None:
     running = serving(messages_per_second=500.0)
     with Steady(running.port) as steady, Talk(running.port, "generated_track") as flood:
@@ -73,6 +74,7 @@ def test_after_a_huge_message_the_client_is_still_heard(serving: Serving) -> Non
 
 
 @pytest.mark.slow
+@patient
 def test_a_client_that_asks_for_too_much_gets_fewer_frames_itself(serving: Serving) -> None:
     running = serving()
     with Steady(running.port) as steady, Talk(running.port, "warehouse") as heavy:
@@ -105,6 +107,7 @@ def test_more_clients_than_places_are_turned_away(serving: Serving) -> None:
 # --- Too little ---
 
 
+@patient
 def test_a_slow_reader_loses_frames_and_then_the_connection(serving: Serving) -> None:
     running = serving(slow_seconds=1.5, speed=2.0)
     with Steady(running.port) as steady:
@@ -165,6 +168,7 @@ def test_a_connection_in_the_menu_is_kept_alive(
         assert talk.socket.recv(100) == b"{}\n"
 
 
+@patient
 def test_who_half_closes_is_closed(serving: Serving) -> None:
     running = serving()
     with Steady(running.port) as steady, Talk(running.port, "waveshare") as half:
@@ -176,6 +180,7 @@ def test_who_half_closes_is_closed(serving: Serving) -> None:
     assert "it closed the connection" in running.said("client 2 left")
 
 
+@patient
 def test_clients_that_break_off_leave_their_places(serving: Serving) -> None:
     running = serving(clients=3)
     with Steady(running.port) as steady:
@@ -206,6 +211,7 @@ def test_a_scene_that_cannot_be_built_ends_that_connection_alone(
     assert "the server failed on it" in running.said("client 2 left")
 
 
+@patient
 def test_one_whose_order_fails_is_the_only_one_to_go(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,15 +257,13 @@ def nonsense(draw: random.Random) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_messages_of_nonsense_disturb_nobody(serving: Serving) -> None:
+def test_a_hundred_thousand_messages_of_nonsense_cost_nobody_a_frame(serving: Serving) -> None:
     running = serving(messages_per_second=1e6)
     draw = random.Random(0)
-    sent = 0
+    batches = [b"".join(nonsense(draw) for _ in range(50)) for _ in range(2000)]
     with Steady(running.port) as steady:
         talk = Talk(running.port, "generated_track")
-        while sent < 100_000:
-            batch = b"".join(nonsense(draw) for _ in range(50))
-            sent += 50
+        for batch in batches:
             try:
                 talk.socket.settimeout(20)
                 talk.socket.sendall(batch)
@@ -273,6 +277,10 @@ def test_a_hundred_thousand_messages_of_nonsense_disturb_nobody(serving: Serving
             talk.socket.close()
             talk = Talk(running.port, "generated_track")  # a mutant may have said quit_app
         talk.socket.close()
-        assert steady.undisturbed(share=0.4)
+        # How often its frames come under a flood is for a server that bounds the messages.
+        frames = len(steady.frames)
+        time.sleep(1)
+        assert steady.has_every_frame()
+        assert len(steady.frames) > frames
     running.stop()
     assert "the server failed" not in "".join(running.lines)

@@ -17,7 +17,7 @@ from hotlap.wire.server.scenes import MENU
 
 from .conftest import Serving
 from .recorded import GYM_CLIENT
-from .talking import Steady, Talk
+from .talking import Steady, Talk, patient
 
 # --- The handshake ---
 
@@ -327,6 +327,7 @@ def test_an_interrupt_ends_it_with_an_answer() -> None:
     assert json.loads(answer)["port"] == port
 
 
+@patient
 def test_two_clients_and_twenty_hertz(serving: Serving) -> None:
     running = serving()
     with Steady(running.port) as one, Steady(running.port, "waveshare") as two:

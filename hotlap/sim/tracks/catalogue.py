@@ -1,7 +1,8 @@
 """Every track by its name.
 
 scene     one of the DonkeyCar scenes, such as `generated_track`
-family    an endless supply: `circuit:17` is number 17 of the family `circuit`
+family    an endless supply: `circuit:17` is number 17 of the family `circuit`, `circuit:17@0.8` the
+          same of such a size that its road is 0.8 m wide to either side
 csv       a path that ends in `.csv`: a centre line of your own
 """
 
@@ -14,7 +15,7 @@ import numpy as np
 from hotlap.sim.tracks.csv_file import load_csv
 from hotlap.sim.tracks.families import FAMILIES
 from hotlap.sim.tracks.named import NAMES, named_track
-from hotlap.sim.tracks.selection import WORDS
+from hotlap.sim.tracks.selection import WORDS, number_and_width
 from hotlap.sim.tracks.track import Array, Start, Track
 
 
@@ -22,19 +23,20 @@ def find_track(name: str) -> Track:
     """Find or make a track.
 
     Args:
-        name: A scene, `family:seed`, or the path of a `.csv` file.
+        name: A scene, `family:seed`, `family:seed@width`, or the path of a `.csv` file.
 
     Raises:
         KeyError: No scene or family has that name.
-        ValueError: The seed is not a whole number from 0 up, or the file is refused.
+        ValueError: Seed or width is no such number, or the file is refused.
     """
     if name.lower().endswith(".csv"):
         return load_csv(name)
     family, colon, seed = name.partition(":")
     if colon and family in FAMILIES:
-        if not (seed.isascii() and seed.isdigit()):
-            raise ValueError(f"{name!r}: the seed after {family}: is a whole number from 0 up")
-        return FAMILIES[family](int(seed))
+        number, half_width = number_and_width(name, seed)
+        if half_width is None:
+            return FAMILIES[family](number)
+        return replace(FAMILIES[family](number, half_width), name=name)
     if name in NAMES:
         return _named(name)
     raise KeyError(_unknown(name))

@@ -258,7 +258,7 @@ def _as_track(name: str, xy: Array, half_width: float, closed: bool = True) -> T
     return Track(name, xy, width, width.copy(), np.zeros(len(xy)), closed=closed)
 
 
-FAMILIES: dict[str, Callable[[int], Track]] = {
+FAMILIES: dict[str, Callable[..., Track]] = {
     "road": road,
     "circuit": circuit,
     "loop": loop,

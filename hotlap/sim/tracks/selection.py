@@ -3,12 +3,14 @@
 all          the eleven DonkeyCar scenes
 unseen       a hundred generated tracks that nobody may train on
 family:a-b   numbers a to b of a family, both counted: `circuit:100-199`
+family:a@w   number a, of such a size that its road is w metres wide to either side: `circuit:7@1.0`
 name*n       a track n times, so that among many others it is driven n times as often
 
 Generated tracks from number `KEPT_APART` up are for judging only. Training refuses them, however
 they are named, so that a result on them is one on roads that no policy has seen.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
 from hotlap.sim.tracks.families import FAMILIES
@@ -21,6 +23,9 @@ UNSEEN_RANGES = ("circuit:90000-90049", "hills:90000-90049")
 """What `unseen` stands for: the families whose roads are closed and as wide as a DonkeyCar's."""
 WORDS = {ALL: NAMES, UNSEEN: UNSEEN_RANGES}
 TIMES = "*"
+WIDE = "@"
+WIDTHS = (0.6, 10.0)
+"""Narrowest and widest half of a road, metres: on a smaller one a car cannot turn."""
 MOST = 1000
 """Most tracks that words may stand for: all of them lie in memory at once."""
 
@@ -28,7 +33,30 @@ MOST = 1000
 def is_group(word: str) -> bool:
     """Whether a word stands for many tracks."""
     family, _, seeds = word.partition(":")
-    return word in WORDS or TIMES in word or (family in FAMILIES and "-" in seeds)
+    numbers = seeds.partition(WIDE)[0]
+    return word in WORDS or TIMES in word or (family in FAMILIES and "-" in numbers)
+
+
+def number_and_width(name: str, seed: str) -> tuple[int, float | None]:
+    """Number of a generated track, and half its width if that is told, from all after its family.
+
+    Raises:
+        ValueError: They are no such numbers; names the track.
+    """
+    number, at, width = seed.partition(WIDE)
+    if not (number.isascii() and number.isdigit()):
+        raise ValueError(
+            f"{name!r}: the seed after {name.partition(':')[0]}: is a whole number from 0 up"
+        )
+    if not at:
+        return int(number), None
+    least, most = WIDTHS
+    if not (re.fullmatch(r"\d+(\.\d+)?", width, re.ASCII) and least <= float(width) <= most):
+        raise ValueError(
+            f"{name!r}: half the road's width after {WIDE} is a number from {least:g} to {most:g} "
+            f"metres, such as {name.partition(WIDE)[0]}{WIDE}0.8"
+        )
+    return int(number), float(width)
 
 
 def expand(words: Iterable[str]) -> tuple[str, ...]:
@@ -53,7 +81,10 @@ def some_of(names: Sequence[str], most: int) -> tuple[str, ...]:
 def kept_apart(name: str) -> bool:
     """Whether a track is for judging only."""
     family, _, seed = name.partition(":")
-    return family in FAMILIES and seed.isascii() and seed.isdigit() and int(seed) >= KEPT_APART
+    number = seed.partition(WIDE)[0]
+    return (
+        family in FAMILIES and number.isascii() and number.isdigit() and int(number) >= KEPT_APART
+    )
 
 
 def refuse_kept_apart(words: Iterable[str]) -> None:
@@ -93,10 +124,11 @@ def _members(word: str) -> tuple[str, ...]:
             )
         return expand([name]) * int(count)
     family, _, seeds = word.partition(":")
+    seeds, at, width = seeds.partition(WIDE)
     first, _, last = seeds.partition("-")
     if not all(part.isascii() and part.isdigit() for part in (first, last)):
         raise ValueError(f"{word!r}: a range of tracks is written {family}:100-199")
     count = int(last) - int(first) + 1
     if not 1 <= count <= MOST:
         raise ValueError(f"{word!r}: a range holds 1 to {MOST} tracks, this one {max(count, 0)}")
-    return tuple(f"{family}:{seed}" for seed in range(int(first), int(last) + 1))
+    return tuple(f"{family}:{seed}{at}{width}" for seed in range(int(first), int(last) + 1))

@@ -4,15 +4,18 @@ B environments, N cars, in Box2D's units. Angles counter-clockwise positive.
     vx, vy  velocity of the common centre of mass in the body frame            (B, N)
     r       yaw rate                                                           (B, N)
     delta   angle of the front wheels' steering joints                         (B, N)
+    rear    that of the rear wheels', which their motors hold at 0             (B, N)
     spin    wheel speeds about their axles, rad/s: front left, front right,
             rear left, rear right                                              (B, N, 4)
     gas     throttle after its gradual rise                                    (B, N)
     turn    speed of the steering joints in the last step, rad/s               (B, N)
+    press   impulse with which the steering motors press against a limit       (B, N)
 
 Follows gymnasium/envs/box2d/car_dynamics.py, where hull and wheels are five bodies held together by
 Box2D's solver. Its many iterations make the joints rigid, so here they are one body. What is left
 of the five: the joint motor's speed (50 per rad of error, at most 3 rad/s), the overshoot of its
-limit within Box2D's angular slop, the yaw that a wheel takes from the body when it starts to
+limit within Box2D's angular slop, the impulse that a motor has heaped up against its limit and
+takes back before it turns the other way, the yaw that a wheel takes from the body when it starts to
 turn, and velocities that the solver matched before the bodies moved, so that a wheel's share
 of the yaw is one step old: it points where the wheel was and it loses a little momentum.
 """
@@ -31,6 +34,10 @@ from hotlap.sim.vehicles.actuation import lag_share
 _MOTOR_GAIN = 50.0
 # Box2D corrects a joint beyond its limit only down to this much, rad.
 _ANGULAR_SLOP = 2.0 * 3.14159265 / 180.0
+# What a motor that asks for 1 rad/s adds to its impulse against a limit in a step of 180 iterations
+# (each with the inertia of a wheel), and the largest impulse that its torque allows in a step.
+_PRESS_RATE = 180 * 0.007457
+_MOST_PRESS = 64.8 / 50
 # The engine turns power into spin; Gymnasium adds this to keep standstill finite, rad/s.
 _LEAST_SPIN = 5.0
 # Mass and yaw inertia of one wheel: density 0.1, 0.56 x 1.08.
@@ -41,7 +48,9 @@ _WHEEL_YAW_INERTIA = _WHEEL_MASS * (0.56**2 + 1.08**2) / 12.0
 def four_wheel_extras(config: VehicleConfig, speed: Tensor) -> dict[str, Tensor]:
     """The keys that only this model's state has, for wheels rolling at `speed` (B, N)."""
     spin = (speed / config.wheel_radius).unsqueeze(-1).expand(*speed.shape, 4).clone()
-    return {"spin": spin, "gas": torch.zeros_like(speed), "turn": torch.zeros_like(speed)}
+    zero = torch.zeros_like(speed)
+    names = ("gas", "turn", "press", "rear")
+    return {"spin": spin} | {name: zero.clone() for name in names}
 
 
 def wheel_places(config: VehicleConfig) -> tuple[tuple[float, float], ...]:
@@ -72,21 +81,24 @@ def tyre_force(
 
 
 def steer_joint(
-    config: VehicleConfig, delta: Tensor, target: Tensor, dt: float
-) -> tuple[Tensor, Tensor]:
-    """Joint angle one step later and the joint's speed.
+    config: VehicleConfig, delta: Tensor, target: Tensor, press: Tensor, dt: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Joint angle one step later, the joint's speed, and its pressure against a limit.
 
     A joint at its limit cannot go on; Box2D notices only in the step after it was passed, and then
-    moves it back to the limit plus its slop.
+    moves it back to the limit plus its slop. A motor that has pressed against the limit first takes
+    that back, which may last longer than a step.
     """
-    speed = ((target - delta) * _MOTOR_GAIN).clamp(-config.steer_rate, config.steer_rate)
+    wish = ((target - delta) * _MOTOR_GAIN).clamp(-config.steer_rate, config.steer_rate)
+    pressed = (press + _PRESS_RATE * wish).clamp(-_MOST_PRESS, _MOST_PRESS)
     reach = config.max_steer
-    speed = torch.where(delta >= reach, speed.clamp(max=0.0), speed)
-    speed = torch.where(delta <= -reach, speed.clamp(min=0.0), speed)
+    held = ((delta >= reach) & (pressed > 0)) | ((delta <= -reach) & (pressed < 0))
+    speed = torch.where(held, 0.0, wish)
     moved = delta + dt * speed
     slop = reach + _ANGULAR_SLOP
     beyond = delta.abs() >= reach
-    return torch.where(beyond, moved.clamp(-slop, slop), moved), speed
+    angle = torch.where(beyond, moved.clamp(-slop, slop), moved)
+    return angle, speed, torch.where(held, pressed, 0.0)
 
 
 class Pedals(NamedTuple):
@@ -101,7 +113,7 @@ class Pedals(NamedTuple):
 def wheel_forces(
     config: VehicleConfig,
     velocity: tuple[Tensor, Tensor, Tensor],
-    delta: Tensor,
+    joints: tuple[Tensor, Tensor],
     spins: list[Tensor],
     power: Tensor,
     pedals: Pedals,
@@ -110,24 +122,25 @@ def wheel_forces(
 ) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
     """New spins, and the four tyres' force forward and left and their torque; all (B, N).
 
-    The yaw's share of a wheel's velocity comes as (swing, sweep): the yaw rate times the cosine and
-    the sine of the angle turned in the last step.
+    The joints' angles are those of the front and of the rear wheels. The yaw's share of a wheel's
+    velocity comes as (swing, sweep): the yaw rate times the cosine and the sine of the angle turned
+    in the last step.
     """
     vx, vy, r = velocity
     swing, sweep = r * torch.cos(dt * r), r * torch.sin(dt * r)
-    cos, sin = torch.cos(delta), torch.sin(delta)
+    turned = [(torch.cos(angle), torch.sin(angle)) for angle in joints]
     fx, fy, torque = torch.zeros_like(vx), torch.zeros_like(vx), torch.zeros_like(vx)
     spun = []
     for i, (ahead, aside) in enumerate(wheel_places(config)):
         front = i < 2
         wx, wy = vx - aside * swing + ahead * sweep, vy + ahead * swing + aside * sweep
-        rolling, sideways = (wx * cos + wy * sin, wy * cos - wx * sin) if front else (wx, wy)
+        cos, sin = turned[0 if front else 1]
+        rolling, sideways = wx * cos + wy * sin, wy * cos - wx * sin
         spin = spins[i] if front else powered_spin(config, spins[i], power, dt)
         spin = braked_spin(spin, pedals.grab, pedals.free)
         along, across = tyre_force(config, rolling, sideways, spin, limits[i])
         spun.append(spin - (dt * config.wheel_radius / config.wheel_inertia) * along)
-        if front:
-            along, across = along * cos - across * sin, along * sin + across * cos
+        along, across = along * cos - across * sin, along * sin + across * cos
         fx, fy = fx + along, fy + across
         torque = torque + ahead * across - aside * along
     return spun, fx, fy, torque
@@ -164,17 +177,20 @@ def move_four_wheel(
 
     x, y, heading, gas = state["x"], state["y"], state["heading"], state["gas"]
     vx, vy, r, delta = state["vx"], state["vy"], state["yaw_rate"], state["steer"]
-    turn, spins = state["turn"], list(state["spin"].unbind(-1))
+    turn, press, spins = state["turn"], state["press"], list(state["spin"].unbind(-1))
+    rear = state["rear"]
     cos, sin = torch.cos(heading), torch.sin(heading)
     sum_ax, sum_ay = torch.zeros_like(x), torch.zeros_like(x)
     for _ in range(substeps):
         gas = gas + (throttle - gas).clamp(max=config.gas_rate)
         power = gas * (config.engine_power * params["engine"])
         spins, fx, fy, torque = wheel_forces(
-            config, (vx, vy, r), delta, spins, power, braking, limits, dt
+            config, (vx, vy, r), (delta, rear), spins, power, braking, limits, dt
         )
         before = turn
-        delta, turn = steer_joint(config, delta, delta + (target - delta) * follow, dt)
+        aim = delta + (target - delta) * follow
+        delta, turn, press = steer_joint(config, delta, aim, press, dt)
+        rear = rear - dt * (rear * _MOTOR_GAIN).clamp(-config.steer_rate, config.steer_rate)
         ax, ay = fx * inverse_mass - slope * config.gravity, fy * inverse_mass
         # A wheel that starts to turn pushes the body back; its way round the corner is cut short.
         r = r - recoil * (turn - before) - orbit * r * (1.0 - torch.cos(dt * r))
@@ -187,4 +203,5 @@ def move_four_wheel(
         sum_ax, sum_ay = sum_ax + ax, sum_ay + ay
     moved = {"x": x, "y": y, "heading": heading, "vx": vx, "vy": vy, "yaw_rate": r, "steer": delta}
     mean = {"ax": sum_ax * (1.0 / substeps), "ay": sum_ay * (1.0 / substeps)}
-    return moved | mean | {"spin": torch.stack(spins, dim=-1), "gas": gas, "turn": turn}
+    joints = {"turn": turn, "press": press, "rear": rear}
+    return moved | mean | joints | {"spin": torch.stack(spins, dim=-1), "gas": gas}

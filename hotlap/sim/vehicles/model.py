@@ -9,7 +9,8 @@ A state is a flat dict; these keys are there for every vehicle, all (B, N) unles
     steer      actual wheel angle, rad
     ax, ay     acceleration in the body frame, mean over the last control step, m/s2
     pending    commands on their way, the latest first   (B, N, D, 3)
-A four_wheel car adds `spin` (B, N, 4), `gas` and `turn`; see its module.
+A four_wheel car adds `spin` (B, N, 4), `gas`, `turn`, `press` and `rear`; see its
+module.
 """
 
 from __future__ import annotations

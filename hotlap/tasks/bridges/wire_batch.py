@@ -22,7 +22,7 @@ from hotlap.config.bridges import BridgeConfig
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.sim.random import Stream, make_key, uniform
 from hotlap.sim.tracks.selection import expand
-from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.bridges.outside_batch import OutsideBatch, OutsideTask
 from hotlap.tasks.bridges.verdicts import (
     has_end,
     has_run_out,
@@ -31,7 +31,7 @@ from hotlap.tasks.bridges.verdicts import (
     refuse_untold,
 )
 from hotlap.tasks.bridges.wire_car import Sight, WireCar
-from hotlap.tasks.task import Outcome, State, Task, episode_key
+from hotlap.tasks.task import Outcome, State, episode_key
 
 CONTROL_DT = 0.05
 """Simulated seconds between two pictures."""
@@ -52,7 +52,7 @@ def camera_spaces(config: DonkeyConfig) -> tuple[spaces.Box, spaces.Box]:
     return spaces.Box(0, 255, seen, np.uint8), spaces.Box(low, high)
 
 
-class WireTask(Task):
+class WireTask(OutsideTask):
     """The donkey task with a camera, in simulators over the wire.
 
     Episodes begin at rest and look as the simulator draws them. In `hotlap serve` they begin where
@@ -152,7 +152,7 @@ class WireTask(Task):
             car.close()
 
 
-class WireBatch(BatchEnv):
+class WireBatch(OutsideBatch):
     """A batch of cars over the wire, for whatever takes a `BatchEnv`.
 
     Args:
@@ -171,9 +171,7 @@ class WireBatch(BatchEnv):
             raise ValueError(
                 f"{num_envs} environments need as many addresses, got {len(task.cars)}"
             )
-        super().__init__(task, num_envs, seed, who, captured=False)
-        # One by one, on a GPU too: beginning an episode that nobody asked for takes its time.
-        self._pass_on = self._play_and_begin_some
+        super().__init__(task, num_envs, seed, who)
 
     def reset(self, seed: int | None = None, mask: Tensor | None = None) -> Tensor:
         """Begin anew: everything, or with a mask (B,) of everybody, at their next episode."""
@@ -184,16 +182,6 @@ class WireBatch(BatchEnv):
     def load_state(self, saved: State) -> Tensor:
         """Refused: a simulator cannot be put back."""
         raise RuntimeError("a simulator over the wire cannot be put back to a saved state")
-
-    def _next_episodes(self, ended: State, over: Tensor) -> State:
-        who, episode = ended["who"][over], ended["episode"][over] + 1
-        return {
-            "who": who,
-            "episode": episode,
-            "clock": torch.zeros_like(who),
-            "earned": torch.zeros_like(ended["earned"][over]),
-            "world": self.task.begin_some(over.tolist(), self._seed, who, episode),
-        }
 
 
 def _together(calls: Sequence[Callable[[], Found]]) -> list[Found]:

@@ -42,6 +42,22 @@ def test_a_range_that_would_fill_the_memory_is_refused() -> None:
         chosen_tracks(["circuit:0-1000"])
 
 
+def test_a_width_scales_a_generated_track() -> None:
+    usual, wide = find_track("circuit:3"), find_track("circuit:3@1.25")
+    assert wide.name == "circuit:3@1.25" and wide.half_width == 2 * usual.half_width
+    assert wide.length == pytest.approx(2 * usual.length)
+    assert expand(["hills:4-5@0.8"]) == ("hills:4@0.8", "hills:5@0.8")
+    assert kept_apart("circuit:90000@0.8") and not kept_apart("circuit:3@0.8")
+    with pytest.raises(ValueError, match="for judging only"):
+        refuse_kept_apart(["hills:89999-90000@1.0"])
+
+
+@pytest.mark.parametrize("width", ["", "0.5", "11", "x", "-1", "1e0", "nan", "1@2", "\u0661"])
+def test_a_width_that_is_none_is_refused(width: str) -> None:
+    with pytest.raises(ValueError, match=r"a number from 0.6 to 10 metres, such as circuit:3@0.8"):
+        find_track(f"circuit:3@{width}")
+
+
 def test_a_name_is_no_group() -> None:
     assert not any(is_group(word) for word in ("warren", "circuit:7", "my-road.csv", "a:1-2"))
 

@@ -101,21 +101,42 @@ def test_a_tyre_pushes_against_sliding_up_to_its_limit() -> None:
     assert (along.item(), across.item()) == pytest.approx((-240.0, -320.0))  # 3-4-5 of 400
 
 
+def steered(angle: float, press: float, targets: list[float]) -> tuple[float, float, float]:
+    """Angle, speed and pressure of a joint after some steps, each with its target."""
+    state = (torch.tensor(angle), torch.tensor(0.0), torch.tensor(press))
+    for target in targets:
+        state = steer_joint(CAR, state[0], torch.tensor(target), state[2], 0.02)
+    return state[0].item(), state[1].item(), state[2].item()
+
+
 def test_the_steering_joint_turns_at_three_radians_per_second_and_stops() -> None:
-    angle, target = torch.tensor(0.0), torch.tensor(1.0)
-    for _ in range(5):
-        angle, speed = steer_joint(CAR, angle, target, 0.02)
-    assert (angle.item(), speed.item()) == pytest.approx((0.3, 3.0))
-    for _ in range(5):
-        angle, speed = steer_joint(CAR, angle, target, 0.02)
-    assert angle.item() == pytest.approx(0.42)  # passed its limit by less than Box2D's slop
-    assert speed.item() == 0.0
+    assert steered(0.0, 0.0, [1.0] * 5) == pytest.approx((0.3, 3.0, 0.0))
+    angle, speed, press = steered(0.3, 0.0, [1.0] * 5)
+    assert angle == pytest.approx(0.42)  # passed its limit by less than Box2D's slop
+    assert (speed, press) == (0.0, pytest.approx(1.296))  # as hard as its torque allows
+
+
+def test_a_joint_that_pressed_against_its_limit_turns_back_late() -> None:
+    # At 0.434, aiming at 0.42 asks for -0.7 rad/s, which takes back 0.94 of 1.296 in a step.
+    angle, speed, press = steered(0.434, 1.296, [0.42])
+    assert (angle, speed) == (pytest.approx(0.434), 0.0)
+    assert press == pytest.approx(1.296 - 0.7 * 180 * 0.007457, rel=1e-3)
+    assert steered(angle, press, [0.42]) == pytest.approx((0.42, -0.7, 0.0), abs=1e-4)
+    # At full speed it takes back all within the step.
+    assert steered(0.434, 1.296, [0.0]) == pytest.approx((0.374, -3.0, 0.0))
 
 
 def test_gas_rises_by_a_tenth_per_step_and_falls_at_once() -> None:
     state = drive(CAR, start(CAR), 3, throttle=1.0)
     assert state["gas"].item() == pytest.approx(0.3)
     assert drive(CAR, state, 1, throttle=0.0)["gas"].item() == 0.0
+
+
+def test_rear_wheels_that_stand_askew_push_aside_and_come_back_at_once() -> None:
+    state = start(CAR) | {"rear": torch.tensor([[-0.02]])}
+    state = drive(CAR, state, 1, throttle=1.0)
+    assert state["yaw_rate"].item() > 0  # they push the tail to the right
+    assert state["rear"].item() == pytest.approx(0.0, abs=1e-8)
 
 
 def test_grass_under_one_side_pulls_the_braking_car_to_the_road() -> None:

@@ -96,9 +96,9 @@ def test_all_are_sent_their_commands_before_any_is_waited_for(playing: Playing, 
     for _ in range(3):
         batch.step(torch.zeros(3, 2))
     took = time.monotonic() - began
-    assert 0.6 <= took < 1.2, "one after another it would be 1.8 s"
+    assert 0.6 <= took < 1.6, "one after another it would be 1.8 s"
     assert len(task.waits) == 9
-    assert 0.15 < np.median(task.waits) < 0.5
+    assert 0.15 < np.median(task.waits) < 0.6
 
 
 def test_one_of_them_gone_ends_the_step(playing: Playing, wired: Any) -> None:

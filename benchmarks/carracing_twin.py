@@ -1,0 +1,143 @@
+"""How far CarRacing's twin is from Gymnasium's own, and how much faster.
+
+    python benchmarks/carracing_twin.py drive --tracks 24 --frames 200
+    python benchmarks/carracing_twin.py speed
+
+`drive`: a script that sees the real car drives it, with slow noise and slides; the twin gets the
+same actions and nothing else. Distance between the two hulls, rewards that differ, and gray levels
+by which the twin's picture differs from the real one. `speed`: frames per second, each drawn and
+judged, of one real environment and of a batch of the twin, in turns on one thread.
+"""
+
+import argparse
+import math
+import os
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from hotlap.config.carracing import CarRacingConfig
+from hotlap.sim.carracing.catalogue import find_tile_tracks
+from hotlap.sim.carracing.tile_track import TileTrack
+from hotlap.tasks.batch import BatchEnv
+from hotlap.tasks.bridges.carracing_frames import driver_view
+from hotlap.tasks.carracing import CarRacingTask
+
+REACH = 5
+"""Nodes ahead that the script drives to."""
+
+
+def scripted(env: Any, track: TileTrack, rng: np.random.Generator, level: np.ndarray) -> np.ndarray:
+    """Steering, gas and brake towards the road ahead, with noise that changes slowly."""
+    x, y = env.car.hull.position
+    node = (int(np.hypot(track.x - x, track.y - y).argmin()) + REACH) % len(track)
+    aim = math.atan2(track.y[node] - y, track.x[node] - x) - env.car.hull.angle - math.pi / 2
+    aim = (aim + math.pi) % (2 * math.pi) - math.pi
+    level[:] = 0.95 * level + 0.2 * rng.normal(size=2)
+    speed = math.hypot(*env.car.hull.linearVelocity)
+    brake = 0.5 * level[1] - 0.4 if speed > 20 else 0.0
+    action = [-2 * aim + 0.3 * level[0], 0.3 * (speed < 45) + 0.4 * level[1], brake]
+    return np.clip(action, [-1, 0, 0], 1).astype(np.float32)
+
+
+def drive(seed: int, frames: int) -> dict[str, Any]:
+    from gymnasium.envs.box2d.car_racing import CarRacing
+
+    config = CarRacingConfig(tracks=(f"carracing:{seed}",), actions="triple")
+    (track,) = find_tile_tracks(config.tracks)
+    env: Any = CarRacing()
+    env.reset(seed=seed)
+    batch = BatchEnv(CarRacingTask(config), 1)
+    batch.reset()
+    rng, level = np.random.default_rng(seed), np.zeros(2)
+    apart, paid, levels = [], [], []
+    for _ in range(frames):
+        action = scripted(env, track, rng, level)
+        picture, reward, over, _, _ = env.step(action)
+        step = batch.step(torch.tensor(action)[None])
+        x, y = env.car.hull.position
+        apart.append(math.hypot(x - step.metrics["x"][0], y - step.metrics["y"][0]))
+        paid.append((reward, float(step.reward[0])))
+        if over or step.terminated[0]:
+            break
+        seen = driver_view(picture[None], config)[0].astype(int)
+        levels.append(np.abs(seen - step.observation[0].numpy().astype(int)).mean())
+    env.close()
+    real, ours = np.array(paid).T
+    return {
+        "tiles": len(track),
+        "apart": [apart[min(when, len(apart)) - 1] for when in (50, 100, 200, frames)],
+        "returns": (real.sum(), ours.sum()),
+        "differ": int((np.abs(real - ours) > 1e-3).sum()),
+        "levels": float(np.mean(levels)),
+    }
+
+
+def show_drives(tracks: int, frames: int) -> None:
+    print(
+        "| seed | tiles | apart after 50 | 100 | 200 | at the end | return | twin | gray levels |"
+    )
+    print("|---" * 9 + "|")
+    found = []
+    for seed in range(tracks):
+        row = drive(seed, frames)
+        found.append(row)
+        cells = [f"{value:.4f}" for value in row["apart"]]
+        cells += [f"{value:.1f}" for value in row["returns"]] + [f"{row['levels']:.2f}"]
+        print(f"| {seed} | {row['tiles']} | " + " | ".join(cells) + " |", flush=True)
+    apart = np.array([row["apart"] for row in found])
+    print("median apart", np.median(apart, 0).round(4), "worst", apart.max(0).round(4))
+    equal = sum(abs(a - b) < 0.05 for a, b in (row["returns"] for row in found))
+    print(f"{equal} of {tracks} returns equal to 0.05;", end=" ")
+    print(f"gray levels apart {np.mean([row['levels'] for row in found]):.2f}")
+
+
+def show_speed(rounds: int, num_envs: int) -> None:
+    from gymnasium.envs.box2d.car_racing import CarRacing
+
+    env = CarRacing()
+    env.reset(seed=0)
+    batches = {
+        name: BatchEnv(
+            CarRacingTask(CarRacingConfig(tracks=("carracing:0-15",)), compiled=name != "twin"),
+            num_envs,
+            borrow=True,
+        )
+        for name in ("twin", "twin, compiled")
+    }
+    action = torch.tensor([[0.02, 0.1]]).repeat(num_envs, 1)
+    for batch in batches.values():
+        batch.reset()
+        batch.step(action)
+    rates: dict[str, list[float]] = {"gymnasium": [], **{name: [] for name in batches}}
+    for _ in range(rounds):
+        began = time.process_time()
+        for _ in range(100):
+            env.step(np.array([0.02, 0.1, 0.0]))
+        rates["gymnasium"].append(100 / (time.process_time() - began))
+        for name, batch in batches.items():
+            began = time.process_time()
+            for _ in range(20):
+                batch.step(action)
+            rates[name].append(20 * num_envs / (time.process_time() - began))
+    base = np.median(rates["gymnasium"])
+    for name, each in rates.items():
+        print(f"{name}: {np.median(each):,.0f} frames/s, {np.median(each) / base:.0f}x")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["drive", "speed"])
+    parser.add_argument("--tracks", type=int, default=24)
+    parser.add_argument("--frames", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--envs", type=int, default=64)
+    args = parser.parse_args()
+    if args.what == "drive":
+        show_drives(args.tracks, args.frames)
+    else:
+        show_speed(args.rounds, args.envs)

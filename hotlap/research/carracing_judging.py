@@ -1,0 +1,100 @@
+"""Judging a CarRacing policy: in the twin, or in the real environment.
+
+Episode i of an evaluation with seed S is driven on the track that Gymnasium makes from seed S + i,
+wherever it is driven, so that scores can be compared episode by episode.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from hotlap.config.carracing import FRAMES_PER_SECOND, CarRacingConfig
+from hotlap.config.commands import WatchConfig
+from hotlap.config.runs import EvaluationConfig, RunConfig
+from hotlap.config.training import EvaluateConfig
+from hotlap.evaluation.judge import judge
+from hotlap.records import EvalResult
+from hotlap.research.models import Model
+from hotlap.research.worlds import RealCars, make_judged_env
+from hotlap.sim.carracing.catalogue import HELD_OUT, PREFIX, expand
+
+AT_ONCE = 64
+"""Most episodes played together; the real ones are shared out among the cores."""
+
+
+def evaluate_carracing(
+    model: Model, run: RunConfig, config: EvaluateConfig, asked: EvaluationConfig
+) -> tuple[EvalResult, dict[str, Any]]:
+    """How a policy did, and what it was driven in."""
+    for name in ("sets", "plot", "randomise"):
+        if getattr(config, name):
+            raise ValueError(f"--{name} is for donkey tasks; leave it out")
+    settings = judged_settings(run, config)
+    run = replace(run, settings=settings)
+    # EnvPool makes tracks of its own from the seeds, which have no names here.
+    tracks = () if settings.backend == "envpool" else expand(settings.tracks)
+    told: dict[str, Any] = {"backend": settings.backend, "look": settings.look}
+    if settings.max_frames != CarRacingConfig.max_frames:
+        told["max_frames"] = settings.max_frames  # not the score that is meant by CarRacing's
+    if settings.backend != "twin":
+        from hotlap.tasks.bridges.carracing_env import version_line  # imports Box2D and pygame
+
+        told["environment"] = version_line(settings.backend)
+        print(told["environment"], flush=True)
+    driver = model.driver(asked.deterministic)
+    make = make_judged_env(run)
+    try:
+        result = judge(driver, make, tracks, asked, AT_ONCE)
+    finally:
+        if isinstance(make, RealCars):
+            make.close()
+    if config.video is not None:
+        from hotlap.research.carracing_watching import watch_carracing  # needs ffmpeg
+
+        first = replace(run, settings=replace(settings, tracks=tracks[:1] or settings.tracks))
+        watch_carracing(config.model, driver, first, config.seed, config.video)
+    return result, told
+
+
+def judged_settings(run: RunConfig, config: EvaluateConfig) -> CarRacingConfig:
+    """The settings that a policy is judged with: its own, but for where and what it drives."""
+    own = run.settings
+    assert isinstance(own, CarRacingConfig)
+    seeds = tuple(f"{PREFIX}{config.seed + i}" for i in range(config.episodes))
+    if config.backend == "envpool":
+        _refuse_for_envpool(config.track)
+        seeds = CarRacingConfig().tracks
+    return replace(
+        own,
+        tracks=config.track or seeds,
+        backend=config.backend or "twin",
+        look=config.look or "plain",
+        reward="default",
+        start="line",
+    )
+
+
+def watched_settings(run: RunConfig, config: WatchConfig) -> CarRacingConfig:
+    """The settings that a policy is watched with: its own, but for where it drives and how long."""
+    own = run.settings
+    assert isinstance(own, CarRacingConfig)
+    named = () if config.track == "auto" else (config.track,)
+    tracks = named or (f"{PREFIX}{HELD_OUT[0] + config.seed}",)
+    if config.backend == "envpool":
+        _refuse_for_envpool(named)
+        tracks = CarRacingConfig().tracks
+    elif len(expand(tracks)) != 1:
+        raise ValueError(f"{config.track} stands for many tracks; name the one to watch")
+    return replace(
+        own,
+        tracks=tracks,
+        backend=config.backend or "twin",
+        look=config.look or "plain",
+        reward="default",
+        start="line",
+        max_frames=min(own.max_frames, max(1, round(config.seconds * FRAMES_PER_SECOND))),
+    )
+
+
+def _refuse_for_envpool(tracks: tuple[str, ...]) -> None:
+    if tracks:
+        raise ValueError("EnvPool makes its own tracks; leave --track out, or --backend envpool")

@@ -1,0 +1,162 @@
+"""`hotlap evaluate` and `hotlap watch` of CarRacing models."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import imageio_ffmpeg
+import pytest
+import torch
+
+from hotlap.cli import main
+from hotlap.config.carracing import Look
+
+torch.set_num_threads(1)
+Captured = pytest.CaptureFixture[str]
+PPO = "--envs 2 --ppo.steps 8 --ppo.batch-size 16 --ppo.net 8 --ppo.epochs 1 --ppo.stack 2"
+PRESET = """
+tracks = ["carracing:3"]
+repeat = 4
+brake = 0.8
+reward = "thorough"
+start = "random"
+max_frames = 24
+"""
+ROAD = "max_steps = 10"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A CarRacing run whose episodes last half a second, and a donkey's; tests read them."""
+    folder = tmp_path_factory.mktemp("models")
+    made = {}
+    for task, preset in (("carracing", PRESET), ("donkey-telemetry", ROAD)):
+        made[task] = folder / task
+        path = folder / f"{task}.toml"
+        path.write_text(preset)
+        words = f"train {task} --preset {path} {PPO} --timesteps 32 --eval-episodes 1"
+        assert main([*words.split(), "--save-dir", str(made[task])]) == 0
+    return made
+
+
+def answer(words: str, capsys: Captured) -> dict[str, Any]:
+    """The JSON that a command ends with."""
+    assert main([*words.split(), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert isinstance(told, dict)
+    return told
+
+
+def refusal(words: str, capsys: Captured) -> str:
+    assert main(words.split()) == 2
+    return " ".join(capsys.readouterr().err.split())  # tyro breaks lines
+
+
+# --- judging -------------------------------------------------------------------------------------
+
+
+def test_episodes_in_the_twin_are_driven_on_the_tracks_of_their_seeds(
+    models: dict[str, Path], capsys: Captured
+) -> None:
+    told = answer(f"evaluate {models['carracing']} --episodes 2 --seed 10000", capsys)
+    assert (told["backend"], told["look"]) == ("twin", "plain")
+    assert "environment" not in told
+    assert list(told["tracks"]) == ["carracing:10000", "carracing:10001"]
+    low, high = told["mean_interval"]
+    assert low <= told["mean_return"] <= high
+    # Gymnasium's own reward from the line, whatever it was trained with: 24 frames cost 2.4, and
+    # the first two tiles of about 300 are under the car.
+    assert [row["length"] for row in told["episodes"]] == [6, 6]
+    assert all(row["episode_return"] > 2 * 1000 / 400 - 2.4 for row in told["episodes"])
+
+
+@pytest.mark.slow
+def test_episodes_in_the_real_one_are_nearly_those_of_the_twin(
+    models: dict[str, Path], capsys: Captured
+) -> None:
+    pytest.importorskip("Box2D")
+    words = f"evaluate {models['carracing']} --episodes 2 --seed 10000"
+    twin = answer(words, capsys)
+    real = answer(f"{words} --backend gymnasium", capsys)
+    assert real["backend"] == "gymnasium"
+    assert real["environment"].startswith("CarRacing-v3 of Gymnasium")
+    assert list(real["tracks"]) == list(twin["tracks"])
+    assert {"mean_return", "interval", "tracks", "backend"} <= real.keys()
+    assert real["mean_return"] == pytest.approx(twin["mean_return"], abs=1e-3)
+
+
+def test_the_twin_is_judged_in_other_looks(models: dict[str, Path], capsys: Captured) -> None:
+    words = f"evaluate {models['carracing']} --episodes 1 --seed 10000"
+    told = answer(f"{words} --look varied", capsys)
+    assert (told["backend"], told["look"]) == ("twin", "varied")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--backend gymnasium --look varied", "the look varied is for the twin; in gymnasium, name "
+         "one of plain, recoloured, noise, bars"),
+        ("--backend envpool --track carracing:3", "EnvPool makes its own tracks"),
+        ("--track carracing:x", "unknown track 'carracing:x'"),
+        ("--plot a.png", "--plot is for donkey tasks; leave it out"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_judged_is_refused(
+    words: str, told: str, models: dict[str, Path], capsys: Captured
+) -> None:
+    assert told in refusal(f"evaluate {models['carracing']} {words}", capsys)
+
+
+def test_an_unknown_look_is_refused_with_the_names(
+    models: dict[str, Path], capsys: Captured
+) -> None:
+    told = refusal(f"evaluate {models['carracing']} --look sepia", capsys)
+    assert "sepia" in told and all(look in told for look in get_args(Look))
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "watch"])
+@pytest.mark.parametrize("words", ["--backend gymnasium", "--look noise"])
+def test_only_carracing_has_backends_and_looks(
+    verb: str, words: str, models: dict[str, Path], capsys: Captured
+) -> None:
+    told = refusal(f"{verb} {models['donkey-telemetry']} {words}", capsys)
+    assert "does not drive CarRacing; leave --backend and --look out" in told
+
+
+# --- watching ------------------------------------------------------------------------------------
+
+
+def test_a_model_is_watched_on_a_track_that_is_kept_out_of_training(
+    models: dict[str, Path], capsys: Captured
+) -> None:
+    told = answer(f"watch {models['carracing']} --seed 2 --seconds 0.16", capsys)
+    assert (told["track"], told["backend"]) == ("carracing:10002", "twin")
+    assert (told["end"], told["seconds"], told["video"]) == ("out of time", 0.16, None)
+
+
+@pytest.mark.slow
+def test_the_film_of_an_evaluation_is_its_first_episode(
+    models: dict[str, Path], tmp_path: Path, capsys: Captured
+) -> None:
+    film = tmp_path / "a.mp4"
+    words = f"{models['carracing']} --seed 10000 --look recoloured"
+    told = answer(f"evaluate {words} --episodes 1 --video {film}", capsys)
+    assert told["video"] == str(film)
+    assert imageio_ffmpeg.count_frames_and_secs(str(film))[0] == 1 + 24 + 50
+    seen = answer(f"watch {words} --track carracing:10000", capsys)
+    assert seen["return"] == pytest.approx(told["mean_return"], abs=1e-3)
+
+
+@pytest.mark.slow
+def test_the_real_one_is_filmed(models: dict[str, Path], tmp_path: Path, capsys: Captured) -> None:
+    pytest.importorskip("Box2D")
+    film = tmp_path / "a.mp4"
+    words = f"watch {models['carracing']} --track carracing:10003 --backend gymnasium"
+    told = answer(f"{words} --look noise --video {film}", capsys)
+    assert told["environment"].startswith("CarRacing-v3 of Gymnasium")
+    assert imageio_ffmpeg.count_frames_and_secs(str(film))[0] == 1 + 24 + 50
+
+
+def test_one_track_is_watched_at_a_time(models: dict[str, Path], capsys: Captured) -> None:
+    told = refusal(f"watch {models['carracing']} --track carracing:3-5", capsys)
+    assert "carracing:3-5 stands for many tracks; name the one to watch" in told
