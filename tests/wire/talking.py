@@ -140,7 +140,7 @@ class Steady(threading.Thread):
     """A client that drives on and notes when its frames come."""
 
     def __init__(self, port: int, scene: str = "generated_track") -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.talk = Talk(port, scene)
         self.times: list[float] = []
         self.frames: list[int] = []
@@ -159,9 +159,7 @@ class Steady(threading.Thread):
 
     def __enter__(self) -> Self:
         self.start()
-        end = time.monotonic() + 20
-        while len(self.times) < 12 and time.monotonic() < end:
-            time.sleep(0.02)
+        self.wait_for(12)
         self._alone = self._rate(0)
         self._begin = len(self.times) - 1
         return self
@@ -170,6 +168,14 @@ class Steady(threading.Thread):
         self._over.set()
         self.join()
         self.talk.socket.close()
+
+    def wait_for(self, frames: int, seconds: float = 20.0) -> None:
+        """Until so many frames have come since the beginning."""
+        end = time.monotonic() + seconds
+        while len(self.frames) < frames:
+            assert self.error is None, self.error
+            assert time.monotonic() < end, f"{len(self.frames)} of {frames} frames"
+            time.sleep(0.02)
 
     def _rate(self, begin: int) -> float:
         return (len(self.times) - 1 - begin) / (self.times[-1] - self.times[begin])
