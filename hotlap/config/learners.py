@@ -113,6 +113,8 @@ class PPOConfig(AgentConfig):
     """Power by which it falls: 1 is evenly; with 4 a third is left after a quarter of the way."""
     knowing: bool = False
     """Whether values are told by a net that knows the state in numbers; the policy does not."""
+    telling: float = 0.0
+    """Weight of asking the policy's features for what a knowing critic knows; needs `knowing`."""
     ramp: tuple[float, float] = (0.0, 0.0)
     """Shares of the training at which randomised episodes set in, and are as many as the task's
     settings say; 0 and 0 is from the start."""
@@ -136,7 +138,7 @@ class PPOConfig(AgentConfig):
             raise ValueError(f"clip must lie between 0 and 1, got {self.clip}")
         if not 0 <= self.gae_lambda <= 1:
             raise ValueError(f"gae_lambda must lie in 0..1, got {self.gae_lambda}")
-        for name in ("entropy", "value_weight", "target_kl"):
+        for name in ("entropy", "value_weight", "target_kl", "telling"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if not self.max_grad_norm > 0:
@@ -153,6 +155,8 @@ class PPOConfig(AgentConfig):
         for name in ("teacher_weight", "teacher_fade"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.telling and not self.knowing:
+            raise ValueError("telling needs someone who knows: set knowing, too")
         if not 0 < self.teacher_until <= 1:
             raise ValueError(f"teacher_until must lie in (0, 1], got {self.teacher_until}")
         if self.policy not in POLICIES:

@@ -92,7 +92,10 @@ class ActorCritic(ActorCriticPolicy):
 
     def read(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """What the nets tell of actions (B, P), and values (B,)."""
-        features = self.extract_features(obs)
+        return self.conclude(self.extract_features(obs))
+
+    def conclude(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """What is told of actions (B, P), and values (B,), from features (B, F)."""
         latent_actor, latent_critic = self.mlp_extractor(features)
         return self.action_net(latent_actor).float(), self.value_net(latent_critic)[:, 0].float()
 

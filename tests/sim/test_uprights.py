@@ -135,7 +135,6 @@ def test_a_picture_is_the_same_alone_and_in_a_batch(colour: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 def test_a_compiler_draws_the_same_picture() -> None:
     roads = lay_out([with_cones((11.0, 0.1), track=WALLED)])
     fields = survey(roads)

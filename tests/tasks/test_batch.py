@@ -259,7 +259,6 @@ def test_trees_are_copied_by_name_whatever_their_order() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it compiles
 @pytest.mark.parametrize("reward", ["default", "v6"])
 def test_a_compiled_batch_draws_the_same_and_drives_nearly_the_same(reward: str) -> None:
     # The compiler reorders sums, so floats drift apart: at most a millimetre in 200 steps.
@@ -272,7 +271,6 @@ def test_a_compiled_batch_draws_the_same_and_drives_nearly_the_same(reward: str)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     "tracks",
     [("generated_track",), ("mountain_track", "warehouse")],

@@ -172,7 +172,6 @@ def test_a_batch_is_its_members_one_by_one() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not has_compiler(), reason="no compiler")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it compiles
 def test_compiled_looks_are_the_same() -> None:
     key, seen = torch.arange(20), view_of(FRAMES[:1], "crop").expand(20, -1, -1).contiguous()
     fast = Looks(config("recoloured"), compiled=True)  # compiling all of them takes a minute

@@ -297,7 +297,6 @@ def test_the_front_wheels_turn_with_the_joints(painters: dict[View, Painter]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 @pytest.mark.parametrize(("view", "colour"), [("crop", False)])
 def test_compiled_pictures_are_the_same(view: View, colour: bool) -> None:
     tracks = generate([0, 1])
