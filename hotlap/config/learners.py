@@ -77,6 +77,8 @@ class PPOConfig(AgentConfig):
     """How many of the latest observations are seen together."""
     stack_every: int = 1
     """Control steps between two of those."""
+    dashboard: bool = False
+    """Whether a strip below every picture shows what was commanded lately."""
     steps: int = 32
     """Steps that every environment drives between two updates."""
     batch_size: int = 512
@@ -113,8 +115,6 @@ class PPOConfig(AgentConfig):
     """Power by which it falls: 1 is evenly; with 4 a third is left after a quarter of the way."""
     knowing: bool = False
     """Whether values are told by a net that knows the state in numbers; the policy does not."""
-    telling: float = 0.0
-    """Weight of asking the policy's features for what a knowing critic knows; needs `knowing`."""
     ramp: tuple[float, float] = (0.0, 0.0)
     """Shares of the training at which randomised episodes set in, and are as many as the task's
     settings say; 0 and 0 is from the start."""
@@ -138,7 +138,7 @@ class PPOConfig(AgentConfig):
             raise ValueError(f"clip must lie between 0 and 1, got {self.clip}")
         if not 0 <= self.gae_lambda <= 1:
             raise ValueError(f"gae_lambda must lie in 0..1, got {self.gae_lambda}")
-        for name in ("entropy", "value_weight", "target_kl", "telling"):
+        for name in ("entropy", "value_weight", "target_kl"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if not self.max_grad_norm > 0:
@@ -155,8 +155,8 @@ class PPOConfig(AgentConfig):
         for name in ("teacher_weight", "teacher_fade"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if self.telling and not self.knowing:
-            raise ValueError("telling needs someone who knows: set knowing, too")
+        if self.dashboard and self.augment.active:
+            raise ValueError("a dashboard cannot be read in changed pictures: leave augment out")
         if not 0 < self.teacher_until <= 1:
             raise ValueError(f"teacher_until must lie in (0, 1], got {self.teacher_until}")
         if self.policy not in POLICIES:

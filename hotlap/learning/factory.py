@@ -78,7 +78,6 @@ def _make_ppo(
         augment_weight=config.augment_weight,
         augment_share=config.augment_share,
         average_over=config.average_over,
-        telling=config.telling,
         device=device,
         seed=seed,
     )

@@ -5,8 +5,6 @@ which a picture shows badly or not at all. In a simulator all of it is known. So
 a net of its own that is given the state in numbers; it learns them long before a net does that
 looks at pictures, and advantages have less noise. The policy drives without it.
 
-What is known can also be asked of the policy's own features (`Telling`), which learn to see by it.
-
     B environments, T steps, K numbers.
 """
 
@@ -44,7 +42,7 @@ class Knowing:
     def __init__(
         self, see: Callable[[State], Tensor], size: int, rollouts: Rollouts, compiled: bool
     ) -> None:
-        self.see, self.size, self.rollouts = see, size, rollouts
+        self.see, self.rollouts = see, rollouts
         self._glance = Glance(see)
         self._seen = torch.zeros(*rollouts.values.shape, size, device=rollouts.device)
         self._net = _Net(size).to(rollouts.device)
@@ -74,10 +72,6 @@ class Knowing:
         values = self._net.values(seen)
         self.rollouts.values.copy_(values.view_as(self.rollouts.values))
 
-    def known_at(self, chosen: Tensor) -> Tensor:
-        """What is known (N, K), with mean 0 and spread 1, of samples by their place."""
-        return self._net.scale(self._seen.flatten(0, 1).index_select(0, chosen))
-
     def improve(self, epochs: int, batch_size: int, rate: float) -> dict[str, float]:
         """Learn the returns of the rollout; tells how far off it was."""
         self._optimizer.param_groups[0]["lr"] = rate
@@ -104,29 +98,6 @@ class Knowing:
         self._net.load_state_dict(parts["net"])
         self._optimizer.load_state_dict(parts["optimizer"])
         self._descend.reload()
-
-
-class Telling(nn.Module):
-    """How far features are from telling what is known.
-
-    It is read from them by a fixed matrix: features can arrange themselves to it, and a policy and
-    its optimiser keep the parameters that they would have without.
-
-    Args:
-        features: How many there are.
-        size: K.
-    """
-
-    def __init__(self, features: int, size: int) -> None:
-        super().__init__()
-        draws = torch.Generator().manual_seed(0)
-        matrix = torch.randn(features, size, generator=draws)
-        self.matrix: Tensor
-        self.register_buffer("matrix", matrix / matrix.norm(dim=0))
-
-    def forward(self, features: Tensor, known: Tensor) -> Tensor:
-        """Mean square of what is missing, a tensor ()."""
-        return mse_loss(features.float() @ self.matrix, known)
 
 
 class _Net(nn.Module):

@@ -92,10 +92,7 @@ class ActorCritic(ActorCriticPolicy):
 
     def read(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """What the nets tell of actions (B, P), and values (B,)."""
-        return self.conclude(self.extract_features(obs))
-
-    def conclude(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """What is told of actions (B, P), and values (B,), from features (B, F)."""
+        features = self.extract_features(obs)
         latent_actor, latent_critic = self.mlp_extractor(features)
         return self.action_net(latent_actor).float(), self.value_net(latent_critic)[:, 0].float()
 

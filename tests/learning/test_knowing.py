@@ -13,8 +13,6 @@ from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.training import TrainConfig
 from hotlap.learning.advantages import estimate_advantages
-from hotlap.learning.knowing import Telling
-from hotlap.learning.rollouts import channels_first
 from hotlap.research.experiment import prepare
 from hotlap.research.insight import make_insight
 from hotlap.research.worlds import known_tasks
@@ -139,47 +137,3 @@ def test_only_tasks_that_are_known_have_one() -> None:
         config.settle("cpu", False, known_tasks())
     with pytest.raises(ValueError, match="for donkey and carracing only, not tag"):
         make_insight(make_task("tag"))
-
-
-# --- features that tell what is known --------------------------------------------------------
-
-
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_features_learn_to_tell_what_is_known(compiled: bool) -> None:
-    left = {}
-    for weight in (0.0, 5.0):
-        learner = made(
-            steps=32, batch_size=32, epochs=10, learning_rate=1e-3, telling=weight,
-            compiled=compiled,
-        ).learner  # fmt: skip
-        learner.learn_segment(0, 0, 256)
-        known = learner.knowing.known_at(torch.arange(128))
-        seen = channels_first(learner.rollout_buffer.observations.flatten(0, 1))
-        telling = Telling(learner.policy.features_extractor.features_dim, known.shape[1])
-        with torch.no_grad():
-            left[weight] = float(telling(learner.policy.extract_features(seen), known))
-    assert left[5.0] < 0.7 * left[0.0]
-
-
-def test_what_is_known_is_looked_up_by_place() -> None:
-    learner = made(steps=16).learner
-    learner.learn_segment(0, 0, 64)
-    knowing = learner.knowing
-    known = knowing.known_at(torch.tensor([5, 0]))  # the second step of the second car, the first
-    assert torch.equal(known, knowing._net.scale(knowing._seen[[1, 0], [1, 0]]))
-    everything = knowing.known_at(torch.arange(64))
-    varies = everything.std(0) > 0
-    assert 0.3 < float(everything[:, varies].std(0).mean()) < 3
-
-
-def test_telling_adds_no_parameters() -> None:
-    plain, asked = made().learner, made(telling=1.0).learner
-    names = [[name for name, _ in one.policy.named_parameters()] for one in (plain, asked)]
-    assert names[0] == names[1]
-    assert not list(Telling(4, 3).parameters())
-    assert torch.equal(Telling(4, 3).matrix, Telling(4, 3).matrix)
-
-
-def test_telling_needs_someone_who_knows() -> None:
-    with pytest.raises(ValueError, match="telling needs someone who knows: set knowing, too"):
-        tiny_run(telling=1.0)

@@ -24,6 +24,6 @@ def test_bytes_are_those_of_the_columns(kind: str) -> None:
 
 def test_those_that_cannot_fit_are_refused_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "free_bytes", lambda device: 10_000_000)
-    with pytest.raises(MemoryError, match="128 environments take .* at most 23 steps would fit"):
+    with pytest.raises(MemoryError, match=r"128 environments take .* at most 23 steps would fit"):
         Rollouts(32, PICTURES, ACTIONS["pair"], n_envs=128)
     assert Rollouts(23, PICTURES, ACTIONS["pair"], n_envs=128).bytes < 9_000_000
