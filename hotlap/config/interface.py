@@ -18,8 +18,6 @@ class InterfaceConfig:
     """How many of the latest observations are seen together."""
     stack_every: int = 1
     """Control steps between two of them."""
-    dashboard: bool = False
-    """Whether a strip below every picture shows what was commanded lately."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be driven with."""

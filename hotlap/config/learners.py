@@ -77,8 +77,6 @@ class PPOConfig(AgentConfig):
     """How many of the latest observations are seen together."""
     stack_every: int = 1
     """Control steps between two of those."""
-    dashboard: bool = False
-    """Whether a strip below every picture shows what was commanded lately."""
     steps: int = 32
     """Steps that every environment drives between two updates."""
     batch_size: int = 512
@@ -155,8 +153,6 @@ class PPOConfig(AgentConfig):
         for name in ("teacher_weight", "teacher_fade"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if self.dashboard and self.augment.active:
-            raise ValueError("a dashboard cannot be read in changed pictures: leave augment out")
         if not 0 < self.teacher_until <= 1:
             raise ValueError(f"teacher_until must lie in (0, 1], got {self.teacher_until}")
         if self.policy not in POLICIES:

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from hotlap.config.interface import InterfaceConfig
 from hotlap.tasks.batch import BatchEnv, Step
-from hotlap.tasks.dashboard import ROWS, Dashboard
 from hotlap.tasks.task import State, Task, map_tree
 
 
@@ -43,23 +42,12 @@ class Interface:
             table = action_table(self.task.action_space, config) if own is None else own
             self.table = table.to(self.device)
             self.action_space = spaces.Discrete(len(self.table))
-        self._dashboard: Dashboard | None = None
-        seen = self.task.observation_space
-        if config.dashboard:
-            self._dashboard = Dashboard(self.task.action_space, seen, self.device)
-            seen = self._dashboard.observation_space
-        self.observation_space = stacked_space(seen, config.stack)
+        self.observation_space = stacked_space(self.task.observation_space, config.stack)
         self._reel = Reel(config.stack, config.stack_every) if config.stack > 1 else None
 
     def reset(self, seed: int | None = None, mask: Tensor | None = None) -> Tensor:
         """Begin anew: everything, or with a mask (B,) only those, at their next episode."""
         first = self.batch.reset(seed, mask)
-        if self._dashboard is not None:
-            if mask is None or not self._dashboard.begun:
-                self._dashboard.begin(self.num_envs)
-            else:
-                self._dashboard.begin_some(mask.to(self.device))
-            first = self._dashboard.draw(first)
         if self._reel is None:
             return first
         if mask is None or not self._reel.begun:
@@ -71,35 +59,24 @@ class Interface:
         if self.table is not None:
             action = self.table[action.flatten().to(self.device, torch.int64)]
         step = self.batch.step(action)
-        seen = step.observation
-        if self._dashboard is not None:
-            self._dashboard.note(action)
-            self._dashboard.begin_some(step.done)
-            seen = self._dashboard.draw(seen)
-        if self._reel is not None:
-            seen = self._reel.add(seen, step.done)
-        return replace(step, observation=seen)
+        if self._reel is None:
+            return step
+        return replace(step, observation=self._reel.add(step.observation, step.done))
 
     def final_observation(self, index: Tensor) -> Tensor:
         """What environments `index` (K,) saw last before the latest step began them anew."""
-        if self._reel is None and self._dashboard is None:
+        if self._reel is None:
             return self.batch.final_observation(index)
+        before = self._reel.before(index)
         ended = map_tree(lambda leaf: leaf[index], self.batch.ended_world)
-        frame = self.batch.look(ended)
-        if self._dashboard is not None:
-            frame = self._dashboard.draw(frame, self._dashboard.before[index])
-        return frame if self._reel is None else torch.cat([self._reel.before(index), frame], -1)
+        return torch.cat([before, self.batch.look(ended)], -1)
 
     def look(self, world: State, seen_before: Tensor) -> Tensor:
         """What is seen in any number of worlds, the step before which `seen_before` was seen.
 
-        Where frames lie several steps apart, all but the newest are a step older than usual, and
-        so is a dashboard.
+        Where frames lie several steps apart, all but the newest are a step older than usual.
         """
         frame = self.batch.look(world)
-        if self._dashboard is not None:
-            strip = seen_before[:, -ROWS:, :, -frame.shape[-1] :]
-            frame = torch.cat([frame, strip], 1)
         if self._reel is None:
             return frame
         size = frame.shape[-1]
@@ -116,15 +93,11 @@ class Interface:
         saved = self.batch.save_state()
         if self._reel is not None and self._reel.begun:
             saved["seen"] = self._reel.save()
-        if self._dashboard is not None and self._dashboard.begun:
-            saved["commands"] = self._dashboard.kept.clone()
         return saved
 
     def load_state(self, saved: State) -> Tensor:
         """Go on from a saved state; returns what is seen there."""
         frame = self.batch.load_state(saved)
-        if self._dashboard is not None:
-            frame = self._dashboard.draw(frame, self._dashboard.load(saved["commands"]))
         return frame if self._reel is None else self._reel.load(saved["seen"], self.device)
 
 
