@@ -83,6 +83,11 @@ class CarRacingConfig:
             raise ValueError(f"max_frames must be at least 1, got {self.max_frames}")
 
     @property
+    def outside(self) -> bool:
+        """Whether cars live in processes of their own, where nobody knows more than they tell."""
+        return self.backend != "twin"
+
+    @property
     def max_steps(self) -> int:
         """Decisions after which an episode is cut off."""
         return -(-self.max_frames // self.repeat)

@@ -26,6 +26,9 @@ KnownTasks = dict[str, tuple[type, dict[str, Any]]]
 """Class of settings and preset values of each task by its name."""
 CARRACING_VALIDATION = ("carracing:80000-80127",)
 """What CarRacing's checkpoints are chosen by, unless told otherwise."""
+REAL_CARS, MOST_REAL_CARS = 8, 256
+"""Cars of the real CarRacing that ppo drives at once unless told otherwise, and most that anyone
+may: they take a core's time and 4 MB of memory each."""
 WORTH_COMPILING = {"cpu": 1_500_000, "cuda": 5_000_000}
 """Steps from which compiling saves more time than it takes."""
 
@@ -68,6 +71,8 @@ class TrainConfig(Command):
     """Drive over the wire, in the simulators on this machine; left out, drive in this process."""
     port: tuple[int, ...] = ()
     """Where those simulators listen (9091 if left out); several are driven at once."""
+    backend: Backend | None = None
+    """Where CarRacing is driven: twin (as if left out), or gymnasium, the real one."""
     recipe: str | None = None
     """Settings of a whole run: a shipped recipe by name, or a TOML file of your own; what is set
     beside it comes on top."""
@@ -190,10 +195,13 @@ class TrainConfig(Command):
             return self._on_scene().settle(device, has_compiler, known_tasks)
         task, agent, settings = self.env or self.task, self.agent_settings(), None
         bridge = over_the_wire(self.bridge, self.host, self.port)
+        outside = bridge is not None
         if task in known_tasks:
             settings = self._task_settings(known_tasks[task], on_gpu=device != "cpu")
             if bridge is not None:
                 agent, settings = self._for_simulators(bridge, agent, settings)
+            elif isinstance(settings, CarRacingConfig) and settings.outside:
+                agent, outside = self._for_real_cars(agent), True
         else:
             self._refuse_for_gym()
             agent = _for_gym(agent)
@@ -218,7 +226,7 @@ class TrainConfig(Command):
             seed=self.seed,
             device=device,
             threads=self.threads,
-            compiled=compiled and settings is not None and bridge is None,
+            compiled=compiled and settings is not None and not outside,
             evaluation=EvaluationConfig(
                 episodes=self.eval_episodes,
                 start=self.evaluation_start,
@@ -256,25 +264,48 @@ class TrainConfig(Command):
                 f"an address is one environment: --envs {self.envs} needs as many, got {count}; "
                 "write a --port for each (hotlap serve takes several on one port)"
             )
+        self._refuse_outside(agent, "--host")
+        return _with_few(agent, count), settings
+
+    def _for_real_cars(self, agent: Agent) -> Agent:
+        """Settings of a learner for cars of the real CarRacing."""
+        self._refuse_outside(agent, "--backend, or take the recipe carracing-real")
+        for name in ("reward_shaping", "evaluation_reward"):
+            if getattr(self, name) not in (None, "default"):
+                raise ValueError(
+                    f"--{name.replace('_', '-')} {getattr(self, name)} is for the twin: Gymnasium "
+                    "pays its own reward only; leave it out, or --backend"
+                )
+        count = agent.envs
+        if isinstance(agent, PPOConfig) and count == PPOConfig.envs and self.envs is None:
+            count = REAL_CARS
+        if count > MOST_REAL_CARS:
+            raise ValueError(
+                f"{count} cars of the real CarRacing are too many, {MOST_REAL_CARS} the most; "
+                f"write --envs {REAL_CARS}"
+            )
+        return _with_few(agent, count)
+
+    def _refuse_outside(self, agent: Agent, flag: str) -> None:
+        """Stop at what needs worlds in this process; `flag` says what to leave out instead."""
         if self.schedule != "parallel":
-            raise ValueError(f"--schedule {self.schedule} is not for simulators over the wire")
+            raise ValueError(
+                f"--schedule {self.schedule} is for worlds in this process; leave it out, or {flag}"
+            )
         if self.randomise:
-            raise ValueError("--randomise is for worlds in this process; leave it out, or --host")
+            raise ValueError(f"--randomise is for worlds in this process; leave it out, or {flag}")
         if self.teacher_recipe or (isinstance(agent, PPOConfig) and agent.teacher):
-            raise ValueError("a teacher needs worlds in this process; leave it out, or --host")
+            raise ValueError(f"a teacher needs worlds in this process; leave it out, or {flag}")
         if isinstance(agent, PPOConfig):
-            for name, value in (("ramp", agent.ramp[1]), ("knowing", agent.knowing)):
+            for name, value, without in (
+                ("ramp", agent.ramp[1], "ramp 0 0"),
+                ("knowing", agent.knowing, "no-knowing"),
+            ):
                 if value:
                     raise ValueError(
-                        f"ppo.{name} is for worlds in this process; leave it out, or --host"
+                        f"ppo.{name} is for worlds in this process; leave it out (beside a recipe: "
+                        f"--ppo.{without}), or {flag}"
                     )
-        agent = replace(agent, envs=count)
-        if isinstance(agent, PPOConfig) and agent.steps == PPOConfig.steps:
-            steps = max(1024 // count // 128, 1) * 128
-            agent = replace(agent, steps=steps, batch_size=min(agent.batch_size, 128))
-        elif isinstance(agent, PPOConfig):
-            agent = replace(agent, batch_size=min(agent.batch_size, count * agent.steps))
-        return agent, settings
 
     def _refuse_for_gym(self) -> None:
         """Stop at what has no meaning in an environment that is not ours."""
@@ -282,7 +313,7 @@ class TrainConfig(Command):
         for name in ("track", "preset", "randomise", "reward_shaping", "actions", "n_steer",
                      "n_throttle", "evaluation_start", "evaluation_reward", "evaluation_track",
                      "evaluation_randomised", "video", "host", "port", "bridge",
-                     "teacher_recipe"):  # fmt: skip
+                     "backend", "teacher_recipe"):  # fmt: skip
             if getattr(self, name) != getattr(usual, name):
                 raise ValueError(
                     f"--{name.replace('_', '-')} is for hotlap's own tasks, and "
@@ -304,6 +335,8 @@ class TrainConfig(Command):
     def _task_settings(self, known: tuple[type, dict[str, Any]], on_gpu: bool) -> Settings:
         """Settings of one of our tasks: its preset's, then what was set here."""
         kind, preset = known
+        if self.backend is not None and kind is not CarRacingConfig:
+            raise ValueError("--backend is for carracing only; leave it out")
         if kind is TagConfig:
             self._refuse_beside_donkey("track", "reward_shaping", "evaluation_reward",
                                        "evaluation_track")  # fmt: skip
@@ -335,16 +368,31 @@ class TrainConfig(Command):
     def _carracing_settings(self) -> CarRacingConfig:
         name = "carracing/default" if self.preset == "auto" else self.preset
         settings = load_preset(CarRacingConfig, name)
-        if settings.backend != "twin":
+        backend = self.backend or settings.backend
+        if backend == "envpool":
             raise ValueError(
-                f"training is done in the twin, and {name} has backend {settings.backend!r}; leave "
-                "it out there, and judge by `hotlap evaluate --backend gymnasium`"
+                "training is done in the twin or in gymnasium: EnvPool makes its own tracks, and "
+                "nobody could say which of them were judged; use --backend gymnasium"
             )
+        settings = replace(settings, backend=backend)
+        if settings.outside:  # nothing else is to be had there, whatever the twin was trained with
+            settings = replace(settings, reward="default", start="line")
         if self.track:
             settings = replace(settings, tracks=self.track)
         if self.reward_shaping:
             settings = replace(settings, reward=self.reward_shaping)  # type: ignore[arg-type]
         return settings
+
+
+def _with_few(agent: Agent, count: int) -> Agent:
+    """Settings of a learner with few environments, every step of which takes its time."""
+    agent = replace(agent, envs=count)
+    if isinstance(agent, PPOConfig) and agent.steps == PPOConfig.steps:
+        steps = max(1024 // count // 128, 1) * 128
+        return replace(agent, steps=steps, batch_size=min(agent.batch_size, 128))
+    if isinstance(agent, PPOConfig):
+        return replace(agent, batch_size=min(agent.batch_size, count * agent.steps))
+    return agent
 
 
 def _for_gym(agent: Agent) -> Agent:

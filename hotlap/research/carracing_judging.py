@@ -14,11 +14,8 @@ from hotlap.config.training import EvaluateConfig
 from hotlap.evaluation.judge import judge
 from hotlap.records import EvalResult
 from hotlap.research.models import Model
-from hotlap.research.worlds import RealCars, make_judged_env
+from hotlap.research.worlds import REAL_AT_ONCE, RealCars, make_judged_env
 from hotlap.sim.carracing.catalogue import HELD_OUT, PREFIX, expand
-
-AT_ONCE = 64
-"""Most episodes played together; the real ones are shared out among the cores."""
 
 
 def evaluate_carracing(
@@ -36,14 +33,15 @@ def evaluate_carracing(
     if settings.max_frames != CarRacingConfig.max_frames:
         told["max_frames"] = settings.max_frames  # not the score that is meant by CarRacing's
     if settings.backend != "twin":
-        from hotlap.tasks.bridges.carracing_env import version_line  # imports Box2D and pygame
+        from hotlap.tasks.bridges.carracing_backends import version_line  # imports Box2D and pygame
 
         told["environment"] = version_line(settings.backend)
         print(told["environment"], flush=True)
     driver = model.driver(asked.deterministic)
     make = make_judged_env(run)
     try:
-        result = judge(driver, make, tracks, asked, AT_ONCE)
+        # In the twin as many: a net rounds otherwise in other batches.
+        result = judge(driver, make, tracks, asked, REAL_AT_ONCE)
     finally:
         if isinstance(make, RealCars):
             make.close()

@@ -117,6 +117,7 @@ def _begin(
             trackers = Trackers(config.trackers, folder.path.name, to_table(run), folder.path)
         return Run(run, folder, progress, trackers, config.trust, prepared)
     except BaseException:
+        prepared.env.close()
         if config.resume is None:
             folder.withdraw()
         raise
@@ -165,7 +166,9 @@ def _film(run: Path, config: RunConfig) -> Path | None:
         print("only road tasks can be filmed", flush=True)
         return None
     film = run / "drive.mp4"
-    watch(WatchConfig(model=str(run), track=tracks_of(config)[0], video=film))
+    settings = config.settings
+    backend = settings.backend if isinstance(settings, CarRacingConfig) else None
+    watch(WatchConfig(str(run), track=tracks_of(config)[0], backend=backend, video=film))
     return film
 
 

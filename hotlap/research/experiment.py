@@ -33,6 +33,7 @@ from hotlap.research.reporting import Reporter, told_by_track
 from hotlap.research.teachers import find_teacher
 from hotlap.research.trackers import Trackers
 from hotlap.research.worlds import (
+    RealCars,
     judge_same_cars,
     judged_at_once,
     judged_tracks,
@@ -60,6 +61,17 @@ class Prepared:
 def prepare(config: RunConfig, say: Callable[[str], None]) -> Prepared:
     """Make environments and learner; refuses here what cannot be trained, or does not fit."""
     env = make_training_env(config)
+    try:
+        if isinstance(config.settings, CarRacingConfig) and config.settings.outside:
+            say(f"{env.task.version_line}: its own reward, from the line")
+        return Prepared(env, _prepare_learner(config, env, say))
+    except BaseException:
+        env.close()
+        raise
+
+
+def _prepare_learner(config: RunConfig, env: Any, say: Callable[[str], None]) -> Any:
+    """The learner, and whoever helps it."""
     agent = config.agent
     if isinstance(agent, ReplayConfig):
         needed = Replay.bytes_needed(
@@ -80,7 +92,7 @@ def prepare(config: RunConfig, say: Callable[[str], None]) -> Prepared:
     learner.roster = make_roster(
         config.schedule, env, config.timesteps, advantages=isinstance(agent, PPOConfig)
     )
-    return Prepared(env, learner)
+    return learner
 
 
 class Run:
@@ -142,6 +154,8 @@ class Run:
             raise
         finally:
             self.env.close()
+            if isinstance(self._judged_env, RealCars):
+                self._judged_env.close()
             self.reporter.close()
 
     def _train_segment(self) -> None:

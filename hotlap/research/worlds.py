@@ -27,6 +27,8 @@ from hotlap.tasks.task import Task
 
 AT_ONCE = {"cpu": 64, "cuda": 1024}
 """Most episodes that are judged together in this process, by the kind of device."""
+REAL_AT_ONCE = 64
+"""Most that are in the real CarRacing; they are shared out among the cores."""
 
 
 def make_task_of(config: RunConfig, **changed: Any) -> Task:
@@ -44,6 +46,8 @@ def make_training_env(config: RunConfig) -> Any:
     refuse_judged_tracks(config)
     if config.bridge is not None:
         return _make_wire_env(config)
+    if isinstance(config.settings, CarRacingConfig) and config.settings.outside:
+        return _make_real_env(config, config.settings)
     task = make_task_of(config)
     if isinstance(task, DonkeyTask) and len(task.roads.tracks) > config.agent.envs:
         task.draw_tracks()  # evenly, episode by episode: one each would leave the last without cars
@@ -67,6 +71,14 @@ def _make_wire_env(config: RunConfig) -> SB3VecEnv:
     return env
 
 
+def _make_real_env(config: RunConfig, settings: CarRacingConfig) -> SB3VecEnv:
+    """Cars of the real CarRacing; where it is not installed, that is told of here."""
+    task = CarRacingBridge(settings, config.agent.envs, config.device)
+    task.draw_tracks()
+    batch = CarRacingBatch(task, config.agent.envs, seed=config.seed)
+    return SB3VecEnv(Interface(batch, config.interface))
+
+
 def judge_same_cars(
     config: RunConfig, cars: WireTask, **changed: Any
 ) -> Callable[[int, Tensor, int], Interface]:
@@ -84,13 +96,15 @@ def judged_at_once(config: RunConfig) -> int:
     """Most episodes that are judged together."""
     if config.bridge is not None:
         return len(config.bridge.addresses)
+    if isinstance(config.settings, CarRacingConfig) and config.settings.outside:
+        return REAL_AT_ONCE
     return AT_ONCE[config.device.partition(":")[0]]
 
 
 def make_judged_env(config: RunConfig, **changed: Any) -> Callable[[int, Tensor, int], Interface]:
     """Builds what a run's policies are judged in; the last one built is kept for the next time."""
     settings = config.settings
-    if isinstance(settings, CarRacingConfig) and replace(settings, **changed).backend != "twin":
+    if isinstance(settings, CarRacingConfig) and settings.outside:
         return RealCars(config, replace(settings, **changed))
     kept: dict[Any, Interface] = {}
 

@@ -1,14 +1,8 @@
 """Real CarRacing environments as a batch, for whatever takes a batch of our own."""
 
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +14,13 @@ from hotlap.config.interface import InterfaceConfig
 from hotlap.config.runs import EvaluationConfig
 from hotlap.evaluation.judge import HELD_OUT, judge
 from hotlap.sim.carracing.tile_track import STEP, TileTrack
-from hotlap.tasks.bridges.carracing import CarRacingBatch, CarRacingBridge, CarsGone
+from hotlap.tasks.bridges.carracing import CarRacingBatch, CarRacingBridge
+from hotlap.tasks.carracing import CarRacingTask
 from hotlap.tasks.interface import Interface
 
 pytest.importorskip("Box2D")
-from hotlap.tasks.bridges.carracing_env import CarRacingEnv, version_line
+from hotlap.tasks.bridges.carracing_backends import version_line
+from hotlap.tasks.bridges.carracing_env import CarRacingEnv
 
 SHORT = CarRacingConfig(backend="gymnasium", repeat=4, max_frames=12)
 
@@ -165,6 +161,30 @@ def test_given_tracks_are_driven_in_turn(made: Any) -> None:
         assert torch.equal(picture, expected[number % 3]), number
 
 
+def test_drawn_tracks_are_those_that_the_twin_draws(made: Any) -> None:
+    rings = tuple(_ring(radius) for radius in (22.0, 30.0, 40.0, 50.0))
+    settings = replace(SHORT, max_frames=4)
+    real = made(settings, 2, tracks=rings)
+    real.draw_tracks()
+    twin = CarRacingTask(replace(settings, backend="twin"), tracks=rings)
+    twin.draw_tracks()
+    batch, env = CarRacingBatch(real, 2, seed=9), CarRacingEnv(SHORT)
+    expected = [torch.from_numpy(env.reset(seed=0, options={"track": ring})[0]) for ring in rings]
+    seen, drawn = batch.reset(), set()
+    for episode in range(4):
+        tracks = twin.begin(9, batch.who, torch.full((2,), episode))["track"].tolist()
+        for picture, track in zip(seen, tracks, strict=True):
+            assert torch.equal(picture, expected[track]), (episode, track)
+        drawn |= set(tracks)
+        seen = batch.step(torch.zeros(2, 2)).observation
+    assert len(drawn) > 2
+
+
+def test_without_tracks_none_are_drawn(shared: CarRacingBridge) -> None:
+    with pytest.raises(ValueError, match="there are none"):
+        shared.draw_tracks()
+
+
 def test_a_lap_is_told_when_it_is_finished(made: Any) -> None:
     # Four tiles, all of them under the front wheels (1.06 to 2.14 ahead) where the car begins.
     y = np.array([0.0, 1.5, 2.0, 1.5])
@@ -177,89 +197,3 @@ def test_a_lap_is_told_when_it_is_finished(made: Any) -> None:
     assert step.metrics["tiles"].tolist() == [1.0]
     assert step.metrics["lap_time"].tolist() == pytest.approx([1 / 50])
     assert step.reward.tolist() == pytest.approx([1000 - 0.1])
-
-
-def test_what_goes_wrong_in_a_process_is_told_with_its_traceback(made: Any) -> None:
-    task = made()
-    batch = CarRacingBatch(task, 1)
-    batch.reset()
-    with pytest.raises(CarsGone, match=r"Traceback(.|\n)*2 finite numbers"):
-        task.cars.drive(np.full((1, 2), np.nan, np.float32))
-    with pytest.raises(CarsGone, match="make them anew"):
-        batch.step(torch.zeros(1, 2))
-
-
-def test_an_interrupted_step_leaves_no_answer_for_the_next(
-    made: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = made()
-    batch = CarRacingBatch(task, 1)
-    batch.reset()
-
-    def interrupted(worker: int, timeout: float) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(task.cars, "_answer", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        batch.step(torch.zeros(1, 2))
-    with pytest.raises(CarsGone, match="make them anew"):
-        batch.step(torch.zeros(1, 2))
-
-
-def test_a_process_that_dies_ends_the_step_and_the_others(made: Any) -> None:
-    task = made(num_envs=2, workers=2)
-    batch = CarRacingBatch(task, 2)
-    batch.reset()
-    victim, other = (worker.pid for worker in task.cars._workers)
-    os.kill(victim, signal.SIGKILL)
-    with pytest.raises(CarsGone, match="code -9"):
-        batch.step(torch.zeros(2, 2))
-    assert not _lives(other)
-
-
-def test_a_process_that_hangs_is_ended_in_time(made: Any) -> None:
-    task = made(timeout=0.5)
-    batch = CarRacingBatch(task, 1)
-    batch.reset()
-    (stopped,) = (worker.pid for worker in task.cars._workers)
-    os.kill(stopped, signal.SIGSTOP)
-    began = time.monotonic()
-    with pytest.raises(CarsGone, match=r"within 0\.5 s"):
-        batch.step(torch.zeros(1, 2))
-    assert time.monotonic() - began < 10
-    assert not _lives(stopped)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["exit", "killed"])
-def test_processes_end_with_the_one_that_began_them(how: str, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(f"""
-import os, signal
-from hotlap.config.carracing import CarRacingConfig
-from hotlap.tasks.bridges.carracing import CarRacingBridge
-if __name__ == "__main__":
-    task = CarRacingBridge(CarRacingConfig(backend="gymnasium"), 2, tracks=(), workers=2)
-    print(*(worker.pid for worker in task.cars._workers), flush=True)
-    if {how!r} == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-""")
-    root = Path(__file__).parents[3]
-    told = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120,
-        env=os.environ | {"PYTHONPATH": str(root)},
-    )  # fmt: skip
-    workers = [int(word) for word in told.stdout.split()]
-    assert len(workers) == 2, told.stderr
-    deadline = time.monotonic() + 10
-    while any(_lives(worker) for worker in workers) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(_lives(worker) for worker in workers)
-
-
-def _lives(pid: int) -> bool:
-    """Whether a process is there and more than a name that nobody has fetched."""
-    try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
