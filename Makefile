@@ -24,10 +24,10 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 test: setup  ## the whole test suite
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 quick: setup  ## the tests that take about a minute
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow'
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow'
 
 check: setup  ## format, lint, types, and who imports whom
 	$(BIN)/ruff format --check .

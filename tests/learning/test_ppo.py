@@ -82,7 +82,7 @@ def test_a_last_minibatch_of_one_sample_is_learned_from() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_it_learns_to_stay_on_the_road(seed: int) -> None:
     env = world(64, start="random", max_steps=200)
     model = PPO("MlpPolicy", env, n_steps=64, batch_size=1024, n_epochs=6, learning_rate=1e-3,

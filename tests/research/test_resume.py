@@ -25,7 +25,6 @@ LEARNERS = {
     "dqn in a curriculum": ["donkey-telemetry", "--timesteps", "2400", "--segment-steps", "400",
                             *TRACKS, "--schedule", "curriculum", "--curriculum.success", "0.01",
                             "--curriculum.pace", "0", "--curriculum.episodes", "1"],
-    "dqn": ["donkey-telemetry", "--timesteps", "1600", "--segment-steps", "400"],
     "sac": ["donkey-telemetry", "--timesteps", "1600", "--segment-steps", "400",
             "--sac.normalise-observations"],
     "tqc": ["donkey-telemetry", "--timesteps", "1600", "--segment-steps", "400"],

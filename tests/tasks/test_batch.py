@@ -259,10 +259,9 @@ def test_trees_are_copied_by_name_whatever_their_order() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reward", ["default", "v6"])
-def test_a_compiled_batch_draws_the_same_and_drives_nearly_the_same(reward: str) -> None:
+def test_a_compiled_batch_draws_the_same_and_drives_nearly_the_same() -> None:
     # The compiler reorders sums, so floats drift apart: at most a millimetre in 200 steps.
-    settings = {"start": "random", "max_steps": 120, "reward": reward}
+    settings = {"start": "random", "max_steps": 120, "reward": "v6"}
     eager = make_task("donkey-telemetry", **settings)
     fused = make_task("donkey-telemetry", compiled=True, **settings)
     logs = [play(begun(task, torch.arange(16)), 200) for task in (eager, fused)]

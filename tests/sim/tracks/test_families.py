@@ -34,8 +34,8 @@ def test_two_hundred_are_drivable_and_distinct(family: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_five_thousand_are_drivable(family: str) -> None:
-    for seed in range(1000, 6000):
+def test_two_thousand_are_drivable(family: str) -> None:
+    for seed in range(1000, 3000):
         assert_drivable(FAMILIES[family](seed))
 
 
