@@ -174,6 +174,7 @@ if __name__ == "__main__":
     if args.what == "drive":
         show_drives(args.tracks, args.frames)
     elif args.what == "speed":
-        show_speed(args.rounds, args.envs[0])
+        for num_envs in args.envs:
+            show_speed(args.rounds, num_envs)
     else:
         show_alone(args.device, args.envs, args.seconds)

@@ -11,9 +11,12 @@ steps per second after it. Any other part is the name of a recipe, trained once 
 """
 
 import argparse
+import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -25,6 +28,8 @@ GPU_TESTS = (
 )  # fmt: skip
 STARTS = (("on", 4096), ("off", 4096), ("off", 16384))
 """Whether compiled, and with how many cars."""
+GRACE = 30.0
+"""Seconds beyond its limit that a part has to end by itself."""
 SHOWN = 12
 """Lines of a part that are printed."""
 
@@ -63,10 +68,15 @@ def main() -> None:
         file, began = asked.folder / f"{part}.txt", time.monotonic()
         with file.open("w") as told:
             for command in commands(part, asked.folder, asked.limit):
+                child = subprocess.Popen(command, stdout=told, stderr=told, start_new_session=True)
                 try:
-                    subprocess.run(command, stdout=told, stderr=told, timeout=asked.limit)
+                    child.wait(asked.limit + GRACE)
                 except subprocess.TimeoutExpired:
-                    told.write(f"stopped after {asked.limit:g} s\n")
+                    told.write(f"stopped after {asked.limit + GRACE:g} s\n")
+                finally:
+                    with suppress(ProcessLookupError):  # with all that it started
+                        os.killpg(child.pid, signal.SIGKILL)
+                    child.wait()
         print(f"--- {part}, {time.monotonic() - began:.0f} s")
         print("\n".join(file.read_text().splitlines()[-SHOWN:]), flush=True)
 

@@ -11,11 +11,11 @@ already is not done again. Words after `--` go to `hotlap train`. `show` prints 
 
 import argparse
 import json
-import os
 import shlex
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 POLL = 0.25
@@ -48,18 +48,24 @@ def main() -> None:
 
 
 def run(asked: argparse.Namespace, more: list[str]) -> None:
-    held = {row["seed"] for row in read(asked.file) if row["recipe"] == asked.recipe}
+    held = {
+        row["seed"]
+        for row in read(asked.file)
+        if (row["recipe"], row["words"], row["rc"]) == (asked.recipe, more, 0)
+    }
     asked.file.parent.mkdir(parents=True, exist_ok=True)
     for seed in range(asked.first, asked.first + asked.seeds):
         if seed in held:
             continue
         folder = asked.folder / f"{Path(asked.recipe).stem}-{seed}"
+        if folder.exists():
+            sys.exit(f"{folder} is there already: move it away, or choose another --folder")
         row = {"recipe": asked.recipe, "seed": seed, "words": more}
         row |= train(asked, seed, folder, more)
         if asked.judge and row["rc"] == 0:
             row["judged"] = judge(folder, shlex.split(asked.judge))
         with asked.file.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write("\n" + json.dumps(row) + "\n")  # apart from a line that was cut off
         print(f"seed {seed}: {row['seconds']:.0f} s, exit {row['rc']}, {_gist(row)}", flush=True)
 
 
@@ -73,13 +79,16 @@ def train(asked: argparse.Namespace, seed: int, folder: Path, more: list[str]) -
             [sys.executable, "-m", "hotlap", *words, *more], stdout=told, stderr=told
         )
     curve: list[dict] = []
-    while child.poll() is None:
-        time.sleep(POLL)
-        seconds = time.monotonic() - began
-        curve += [{"seconds": round(seconds, 1)} | new for new in _new(folder, len(curve))]
-        if seconds > asked.limit:
-            child.terminate()
-            child.wait()
+    try:
+        while child.poll() is None:
+            time.sleep(POLL)
+            seconds = time.monotonic() - began
+            curve += [{"seconds": round(seconds, 1)} | new for new in _new(folder, len(curve))]
+            if seconds > asked.limit:
+                break
+    finally:
+        child.terminate()
+        child.wait()
     seconds = round(time.monotonic() - began, 1)
     curve += [{"seconds": seconds} | new for new in _new(folder, len(curve))]
     return {"rc": child.returncode, "seconds": seconds, "curve": curve}
@@ -97,18 +106,21 @@ def judge(folder: Path, words: list[str]) -> dict:
     """What the command says of the model that a training kept."""
     done = subprocess.run(
         [sys.executable, "-m", "hotlap", "evaluate", str(folder), *words, "--json"],
-        capture_output=True, text=True, env=os.environ,
+        capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:
-        raise RuntimeError(done.stderr[-2000:] or done.stdout[-2000:])
+        return {"error": done.stderr[-2000:] or done.stdout[-2000:]}
     told = json.loads(done.stdout.splitlines()[-1])
     return {n: v for n, v in told.items() if isinstance(v, int | float | list | str)}
 
 
 def read(file: Path) -> list[dict]:
     """The trainings in a file; a line that was cut off is left out."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+    rows = []
+    for line in file.read_text().splitlines() if file.exists() else []:
+        with suppress(json.JSONDecodeError):
+            rows.append(json.loads(line))
+    return rows
 
 
 def show(asked: argparse.Namespace) -> None:
@@ -126,7 +138,7 @@ def show(asked: argparse.Namespace) -> None:
 
 def _gist(row: dict) -> str:
     judged = row.get("judged", {})
-    names = ("lap_rate", "mean_return", "interval", "lap_time_ratio")
+    names = ("lap_rate", "mean_return", "interval", "lap_time_ratio", "error")
     return ", ".join(f"{name} {judged[name]}" for name in names if name in judged) or "not judged"
 
 

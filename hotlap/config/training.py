@@ -265,11 +265,11 @@ class TrainConfig(Command):
                 "write a --port for each (hotlap serve takes several on one port)"
             )
         self._refuse_outside(agent, "--host")
-        return _with_few(agent, count), settings
+        return _with_few(agent, count, as_usual=True), settings
 
     def _for_real_cars(self, agent: Agent) -> Agent:
         """Settings of a learner for cars of the real CarRacing."""
-        self._refuse_outside(agent, "--backend, or take the recipe carracing-real")
+        self._refuse_outside(agent, "drive in the twin (--backend twin)")
         for name in ("reward_shaping", "evaluation_reward"):
             if getattr(self, name) not in (None, "default"):
                 raise ValueError(
@@ -277,14 +277,15 @@ class TrainConfig(Command):
                     "pays its own reward only; leave it out, or --backend"
                 )
         count = agent.envs
-        if isinstance(agent, PPOConfig) and count == PPOConfig.envs and self.envs is None:
+        unsaid = self.recipe is None and self.envs is None
+        if unsaid and isinstance(agent, PPOConfig) and count == PPOConfig.envs:
             count = REAL_CARS
         if count > MOST_REAL_CARS:
             raise ValueError(
                 f"{count} cars of the real CarRacing are too many, {MOST_REAL_CARS} the most; "
                 f"write --envs {REAL_CARS}"
             )
-        return _with_few(agent, count)
+        return _with_few(agent, count, as_usual=self.recipe is None)
 
     def _refuse_outside(self, agent: Agent, flag: str) -> None:
         """Stop at what needs worlds in this process; `flag` says what to leave out instead."""
@@ -384,10 +385,13 @@ class TrainConfig(Command):
         return settings
 
 
-def _with_few(agent: Agent, count: int) -> Agent:
-    """Settings of a learner with few environments, every step of which takes its time."""
+def _with_few(agent: Agent, count: int, as_usual: bool) -> Agent:
+    """Settings of a learner with few environments, every step of which takes its time.
+
+    Where things may be `as_usual`, ppo's own number of steps is taken for one that nobody chose.
+    """
     agent = replace(agent, envs=count)
-    if isinstance(agent, PPOConfig) and agent.steps == PPOConfig.steps:
+    if as_usual and isinstance(agent, PPOConfig) and agent.steps == PPOConfig.steps:
         steps = max(1024 // count // 128, 1) * 128
         return replace(agent, steps=steps, batch_size=min(agent.batch_size, 128))
     if isinstance(agent, PPOConfig):

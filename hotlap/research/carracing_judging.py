@@ -32,7 +32,7 @@ def evaluate_carracing(
     told: dict[str, Any] = {"backend": settings.backend, "look": settings.look}
     if settings.max_frames != CarRacingConfig.max_frames:
         told["max_frames"] = settings.max_frames  # not the score that is meant by CarRacing's
-    if settings.backend != "twin":
+    if settings.outside:
         from hotlap.tasks.bridges.carracing_backends import version_line  # imports Box2D and pygame
 
         told["environment"] = version_line(settings.backend)

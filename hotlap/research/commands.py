@@ -58,11 +58,17 @@ def train(config: TrainConfig) -> dict[str, Any]:
     print(describe(settled), flush=True)
     began = time.monotonic()
     path = config.resume or _folder(config, settled)
+    if config.resume is None:
+        RunFolder(path).refuse_used()  # before anything is made for nothing
     settled, prepared = _make_ready(config, settled, path)
-    if config.resume is not None:
-        folder = RunFolder.open(path)
-    else:
-        folder = RunFolder.create(path, to_table(settled))
+    try:
+        if config.resume is not None:
+            folder = RunFolder.open(path)
+        else:
+            folder = RunFolder.create(path, to_table(settled))
+    except BaseException:
+        prepared.env.close()
+        raise
     with folder:
         print(f"folder: {folder.path}", flush=True)
         title = f"{settled.agent_name} on {settled.task}"
@@ -100,7 +106,6 @@ def _make_ready(config: TrainConfig, run: RunConfig, path: Path) -> tuple[RunCon
 
     if config.teacher_recipe is None or config.ppo.teacher is not None:
         return run, prepare(run, say)
-    RunFolder(path).refuse_used()  # before a teacher is trained for nothing
     path = path if path.name else path.absolute()
     with Lesson(config.teacher_recipe, run, path.with_name(f"{path.name}-teacher"), say) as lesson:
         prepared = prepare(run, say)

@@ -74,9 +74,13 @@ def _make_wire_env(config: RunConfig) -> SB3VecEnv:
 def _make_real_env(config: RunConfig, settings: CarRacingConfig) -> SB3VecEnv:
     """Cars of the real CarRacing; where it is not installed, that is told of here."""
     task = CarRacingBridge(settings, config.agent.envs, config.device)
-    task.draw_tracks()
-    batch = CarRacingBatch(task, config.agent.envs, seed=config.seed)
-    return SB3VecEnv(Interface(batch, config.interface))
+    try:
+        task.draw_tracks()
+        batch = CarRacingBatch(task, config.agent.envs, seed=config.seed)
+        return SB3VecEnv(Interface(batch, config.interface))
+    except BaseException:
+        task.close()
+        raise
 
 
 def judge_same_cars(

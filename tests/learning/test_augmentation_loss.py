@@ -150,7 +150,7 @@ def test_every_update_changes_pictures_in_its_own_way(device: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@pytest.mark.parametrize("kind", ["beta", "discrete"])
+@pytest.mark.parametrize("kind", ["gaussian", "discrete"])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_compiled_updates_pull_as_plain_ones_do(kind: str, device: str) -> None:
     if device == "cuda" and not torch.cuda.is_available():

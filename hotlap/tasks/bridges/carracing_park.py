@@ -9,7 +9,10 @@ step with `CarsGone` and all the others with it.
 
 import multiprocessing
 import os
-from collections.abc import Sequence
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -71,16 +74,22 @@ class CarPark:
                 here, there = spawn.Pipe()
                 worker = spawn.Process(
                     target=carracing_worker.serve,
-                    args=(there, config, len(places), tuple(tracks)),
+                    args=(there, config, len(places)),
                     name=f"carracing-{number}",
                     daemon=True,  # ended at exit, whoever forgot to close
                 )
                 self._pipes.append(here)
                 self._workers.append(worker)
-                worker.start()
+                with _uninterrupted():
+                    worker.start()
                 there.close()  # or its end would not be noticed here
-            for number in range(count):
-                self._answer(number, FIRST_WAIT)
+            # Not among the arguments: `start` would wait for ever for a process that dies before it
+            # has read them.
+            for what in (tuple(tracks), None):
+                for number in range(count):
+                    self._answer(number, FIRST_WAIT)
+                    if what is not None:
+                        self._tell(number, what)
         except BaseException:
             self.close()
             raise
@@ -152,11 +161,25 @@ class CarPark:
         """End all processes."""
         for pipe in self._pipes:
             pipe.close()
+        end = time.monotonic() + GOODBYE
         for worker in self._workers:
             if worker.pid is None:
                 continue
-            worker.join(GOODBYE)
+            worker.join(max(end - time.monotonic(), 0))
             if worker.is_alive():
                 worker.kill()
                 worker.join()
         self._pipes, self._workers = [], []
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Whoever is started within does not hear a user's Ctrl-C, not even before it can say so."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -2,7 +2,6 @@
 
 import signal
 import traceback
-from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
@@ -13,11 +12,10 @@ from hotlap.sim.carracing.tile_track import TileTrack
 from hotlap.tasks.bridges.carracing_env import CarRacingEnv
 
 
-def serve(
-    pipe: Connection, config: CarRacingConfig, count: int, tracks: Sequence[TileTrack]
-) -> None:
+def serve(pipe: Connection, config: CarRacingConfig, count: int) -> None:
     """Do what comes through a pipe until that closes.
 
+    A word of its own when it is there; then come tracks, and it answers when its cars are there.
     `[(place, seed, track), ...]` begins episodes and answers their pictures; where `track` is not
     None it is one of the given. An array of actions (count, A) drives all cars and answers their
     steps. What goes wrong is answered as words.
@@ -26,6 +24,8 @@ def serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
+            pipe.send(None)
+            tracks: tuple[TileTrack, ...] = pipe.recv()
             envs = [CarRacingEnv(config) for _ in range(count)]
             pipe.send(None)
             while True:

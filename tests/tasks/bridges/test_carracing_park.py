@@ -69,13 +69,28 @@ def test_a_process_that_dies_ends_the_step_and_the_others(parks: Parks) -> None:
 
 
 def test_a_process_that_hangs_is_ended_in_time(parks: Parks) -> None:
-    park = parks(timeout=5.0)
+    park = parks()
     park.timeout = 0.5
     (stopped,) = (worker.pid for worker in park._workers)
     os.kill(stopped, signal.SIGSTOP)
     with pytest.raises(CarsGone, match=r"within 0\.5 s"):
         park.drive(np.zeros((1, 2)))
     assert not _lives(stopped)
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_while_it_starts_is_told_of(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"  # without a guard: every process would start processes
+    script.write_text("""
+from hotlap.config.carracing import CarRacingConfig
+from hotlap.sim.carracing.catalogue import find_tile_tracks
+from hotlap.tasks.bridges.carracing_park import CarPark
+tracks = tuple(find_tile_tracks(("carracing:0-31",)))
+CarPark(CarRacingConfig(backend="gymnasium"), 2, tracks, workers=2)
+""")
+    told = _run(script)
+    assert told.returncode == 1
+    assert "CarsGone: process 0 of CarRacing ended with code 1" in told.stderr
 
 
 @pytest.mark.slow
@@ -92,17 +107,21 @@ if __name__ == "__main__":
     if {how!r} == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
 """)
-    root = Path(__file__).parents[3]
-    told = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120,
-        env=os.environ | {"PYTHONPATH": str(root)},
-    )  # fmt: skip
+    told = _run(script)
     workers = [int(word) for word in told.stdout.split()]
     assert len(workers) == 2, told.stderr
     deadline = time.monotonic() + 10
     while any(_lives(worker) for worker in workers) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(_lives(worker) for worker in workers)
+
+
+def _run(script: Path) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[3]
+    return subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120,
+        env=os.environ | {"PYTHONPATH": str(root)},
+    )  # fmt: skip
 
 
 def _lives(pid: int) -> bool:
