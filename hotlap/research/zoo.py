@@ -19,10 +19,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.presets import from_table
 from hotlap.config.runs import RunConfig
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.config.zoo import ZooConfig, refuse_name
+from hotlap.research.worlds import track_words
 from hotlap.sim.tracks.named import NAMES
 from hotlap.sim.tracks.selection import UNSEEN, chosen_tracks
 from hotlap.store.manifest import check
@@ -60,9 +62,12 @@ class Champion:
     @property
     def trained_on(self) -> list[str]:
         """Words for the tracks it was trained on, those of the models it began with included."""
-        settings = self.run.settings
-        own = settings.tracks if isinstance(settings, DonkeyConfig) else ()
-        return list(dict.fromkeys([*own, *self.entry.get("before", [])]))
+        return list(dict.fromkeys([*track_words(self.run), *self.entry.get("before", [])]))
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether a score is what counts, and not laps: CarRacing's own, from tile to tile."""
+        return isinstance(self.run.settings, CarRacingConfig)
 
 
 def zoo_folders() -> list[Path]:
@@ -98,7 +103,8 @@ def read_champion(name: str, folder: Path) -> Champion:
     config = _read(folder / MODEL / "config.json")
     run = from_table(RunConfig, config["run"], str(folder / MODEL))
     entry = _read(folder / ENTRY) if (folder / ENTRY).is_file() else {}
-    told = tuple(_read(path) for path in sorted(folder.glob(EVALUATIONS)))
+    files = sorted(folder.glob(EVALUATIONS), key=lambda path: (len(path.name), path.name))
+    told = tuple(_read(path) for path in files)
     return Champion(name, folder, run, {"before": config.get("before", []), **entry}, told)
 
 
@@ -139,7 +145,8 @@ def facts(champion: Champion) -> dict[str, Any]:
         "sees": sight(run),
         "trained_on": champion.trained_on,
         "timesteps": run.timesteps,
-        **{figure: told.get(figure) for figure in FIGURES},
+        **{figure: None if champion.is_scored else told.get(figure) for figure in FIGURES},
+        "score": score(told) if champion.is_scored else None,
         "bytes": champion.size,
         "folder": str(champion.folder),
         "about": champion.entry.get("about"),
@@ -149,14 +156,18 @@ def facts(champion: Champion) -> dict[str, Any]:
 def sight(run: RunConfig) -> str:
     """What a policy sees, in a few words."""
     settings = run.settings
-    if not isinstance(settings, DonkeyConfig):
+    if isinstance(settings, CarRacingConfig):
+        size = 96 if settings.view == "full" else 84
+        seen = f"{size}x{size} {'colour' if settings.colour else 'gray'}, {settings.view}"
+    elif not isinstance(settings, DonkeyConfig):
         return run.task
-    seen: str = settings.sensor
-    if seen == "camera":
+    elif settings.sensor == "camera":
         camera = settings.camera
         seen = f"{camera.width}x{camera.height} {'colour' if camera.colour else 'gray'} camera"
-    elif seen == "lidar":
+    elif settings.sensor == "lidar":
         seen = f"lidar of {settings.lidar.beams} beams"
+    else:
+        seen = settings.sensor
     stack, every = run.interface.stack, run.interface.stack_every
     apart = "" if every == 1 else f", {every} steps apart"
     return seen if stack == 1 else f"{seen}, the last {stack}{apart}"
@@ -204,7 +215,7 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("name", "task", "agent", "sees", "trained on"):
         table.add_column(title, no_wrap=title == "name")
-    for title in ("lap rate", "laps", "x limit", "size"):
+    for title in ("lap rate", "laps", "x limit", "score", "size"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         if "damaged" in row:
@@ -213,12 +224,22 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
         table.add_row(
             row["name"], row["task"], row["agent"], row["sees"], ", ".join(row["trained_on"]),
             percent(row["lap_rate"]), percent(row["laps_finished"]), ratio(row["mean_lap_ratio"]),
+            row["score"] or "-",
             f"{row['bytes'] / 1e6:.2f} MB",
         )  # fmt: skip
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = 200
     console.print(table)
+
+
+def score(told: dict[str, Any]) -> str | None:
+    """The mean return of an evaluation and where it lies, to read."""
+    if told.get("mean_return") is None:
+        return None
+    ends = told.get("mean_interval")
+    within = "" if ends is None else f" ({ends[0]:.1f} to {ends[1]:.1f})"
+    return f"{told['mean_return']:.1f}{within}"
 
 
 def percent(value: float | None) -> str:

@@ -29,6 +29,7 @@ from hotlap.research.zoo import (
     percent,
     ratio,
     read_champion,
+    score,
     zoo_folders,
 )
 from hotlap.store.atomic import replace_folder
@@ -37,8 +38,8 @@ from hotlap.store.plain import pack_json
 
 LARGEST = 6_000_000
 """Bytes that a champion may take, everything together."""
-LEFT_OUT = ("episodes", "plots", "video", "sets")
-"""Parts of an evaluation that take room and are not told of."""
+LEFT_OUT = ("episodes", "model", "plots", "video", "sets")
+"""Parts of an evaluation that take room or are somebody's own, and are not told of."""
 WORTH_HALVING = 1024
 """Numbers in a tensor below which halving saves nothing, and may harm a scale or a count."""
 Tensors = dict[str, Tensor]
@@ -216,8 +217,9 @@ def readme(champion: Champion) -> str:
         f"--video lap.mp4`, or go on training: `hotlap train {run.task} --init-from "
         f"zoo:{champion.name}`.",
     ]
+    lines_of = _score_lines if champion.is_scored else _evaluation_lines
     for told in champion.evaluations:
-        lines += ["", *_evaluation_lines(champion.name, told)]
+        lines += ["", *lines_of(champion.name, told)]
     return "\n".join(lines) + "\n"
 
 
@@ -237,6 +239,20 @@ def _evaluation_lines(name: str, told: dict[str, Any]) -> list[str]:
         crashes = (row.get("crashes") or {}).get("count", "-")
         lines.append(f"| {track} | {marks[row.get('trained')]} | {_cells(row)} | {crashes} |")
     return lines
+
+
+def _score_lines(name: str, told: dict[str, Any]) -> list[str]:
+    """An evaluation whose tracks are all alike, and whose score counts."""
+    rows = {
+        "driven in": told.get("environment") or told.get("backend") or "-",
+        "look": told.get("look") or "-",
+        "mean score, and where the mean lies (95 %)": score(told) or "-",
+        "spread": f"{told['std_return']:.1f}" if "std_return" in told else "-",
+        "mean of the middle half": f"{told['iqm']:.1f}" if "iqm" in told else "-",
+        "whole laps": percent(told.get("lap_rate")),
+    }
+    lines = [f"Judged by `{_command(name, told)}`, {told.get('count', '?')} episodes:", ""]
+    return [*lines, "| | |", "|---|---|", *(f"| {what} | {told} |" for what, told in rows.items())]
 
 
 def _cells(row: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ import stable_baselines3
 import torch
 
 from hotlap.cli import main
+from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.runs import RunConfig
 from hotlap.learning.factory import make_learner
 from hotlap.research import zoo, zoo_adding
@@ -106,6 +107,34 @@ def test_an_added_champion_is_listed_with_how_it_did(
     assert (row["name"], row["task"], row["agent"]) == ("tiny", "donkey", "ppo")
     assert row["trained_on"] == ["circuit:0-2"] and row["lap_rate"] == 0.8
     assert row["bytes"] < zoo_adding.LARGEST
+
+
+def test_carracing_is_told_of_by_its_score_the_first_evaluation_first(
+    add: Add, tmp_path: Path, capsys: Captured
+) -> None:
+    settings = CarRacingConfig(tracks=("carracing:3",), repeat=4)
+    run = make_bundle(tmp_path / "model", tiny_run(task="carracing", settings=settings))
+    files = []
+    for backend, mean in (("gymnasium", 880.12), ("twin", 876.7)):
+        told = {
+            "model": "/home/somebody/run", "mean_return": mean, "mean_interval": [860.0, 891.0],
+            "std_return": 62.3, "iqm": 893.7, "lap_rate": 0.39, "count": 100, "backend": backend,
+            "look": "plain", "tracks": {"carracing:10000": {"lap_rate": 0.0}},
+            "asked": {"backend": backend},
+        }  # fmt: skip
+        files.append(tmp_path / f"{backend}.txt")
+        files[-1].write_text(json.dumps(told))
+    assert add("racer", "--evaluation", *map(str, files), run=run) == 0
+    capsys.readouterr()
+    assert main(["zoo", "--json"]) == 0
+    printed = capsys.readouterr().out
+    (row,) = last_line(printed)["champions"]
+    assert row["score"] == "880.1 (860.0 to 891.0)" and row["lap_rate"] is None
+    assert row["sees"] == "84x84 gray, crop" and row["trained_on"] == ["carracing:3"]
+    page = (zoo_folder("racer") / "README.md").read_text()
+    assert page.index("880.1 (860.0 to 891.0)") < page.index("876.7 (860.0 to 891.0)")
+    assert "| driven in | gymnasium |" in page and "carracing:10000" not in page
+    assert "somebody" not in (zoo_folder("racer") / "evaluation.json").read_text()
 
 
 @pytest.mark.parametrize("words", [["zoo", "show", "tiny"], ["zoo", "tiny"], ["zoo", "zoo:tiny"]])
