@@ -76,7 +76,7 @@ def train(config: TrainConfig) -> dict[str, Any]:
             run = _begin(config, settled, folder, progress, prepared)
             result = run.train()
         seconds = time.monotonic() - began
-    print_result(result, f"{title}, best policy on unseen seeds")
+    print_result(result, f"{title}, best policy, judged once more")
     film = _film(folder.path, settled) if config.video else None
     print(f"{progress.line()}\nmodel: {folder.model_folder}", flush=True)
     return {
