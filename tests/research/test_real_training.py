@@ -105,7 +105,7 @@ def test_the_recipe_finishes_what_the_twins_began() -> None:
         (["carracing", "--backend", "envpool"], "use --backend gymnasium"),
         ([*REAL, "--port", "9091"], "only donkey is driven over the wire"),
         ([*REAL, "--schedule", "plr"], "--schedule plr is for worlds in this process; leave it "
-         "out, or --backend"),
+         "out, or drive in the twin"),
         ([*REAL, "--ppo.knowing"], "ppo.knowing is for worlds in this process; leave it out"),
         (["--recipe", "carracing", "--backend", "gymnasium"], "beside a recipe: --ppo.no-knowing"),
         ([*REAL, "--ppo.ramp", "0", "0.5"], "ppo.ramp is for donkey tasks only"),
