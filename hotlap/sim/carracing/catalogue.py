@@ -70,12 +70,8 @@ def refuse_held_out(words: Iterable[str]) -> None:
     names = expand(words)
     apart = [name for name in names if _seed(name) in HELD_OUT]
     if apart:
-        more = f" and {len(apart) - 1} more" if len(apart) > 1 else ""
-        raise ValueError(
-            f"{apart[0]}{more}: tracks of the seeds {HELD_OUT[0]} to {HELD_OUT[-1]} are for "
-            f"judging only, so that no policy has seen them; train on others, such as "
-            f"{PREFIX}0-255"
-        )
+        kind = f"tracks of the seeds {HELD_OUT[0]} to {HELD_OUT[-1]}"
+        raise selection.refusal_of(apart, kind, f"others, such as {PREFIX}0-255")
     selection.refuse_kept_apart(name for name in names if not name.startswith(PREFIX))
 
 

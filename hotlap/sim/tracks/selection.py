@@ -91,12 +91,18 @@ def refuse_kept_apart(words: Iterable[str]) -> None:
     """Stop where someone would train on a track that is for judging only."""
     apart = [name for name in expand(words) if kept_apart(name)]
     if apart:
-        more = f" and {len(apart) - 1} more" if len(apart) > 1 else ""
-        raise ValueError(
-            f"{apart[0]}{more}: generated tracks from number {KEPT_APART} up are for judging only, "
-            f"so that no policy has seen them; train on lower numbers, such as "
-            f"{apart[0].partition(':')[0]}:0-199"
-        )
+        family = apart[0].partition(":")[0]
+        kind = f"generated tracks from number {KEPT_APART} up"
+        raise refusal_of(apart, kind, f"lower numbers, such as {family}:0-199")
+
+
+def refusal_of(apart: Sequence[str], kind: str, instead: str) -> ValueError:
+    """What to say to someone who would train on tracks that are for judging only."""
+    more = f" and {len(apart) - 1} more" if len(apart) > 1 else ""
+    return ValueError(
+        f"{apart[0]}{more}: {kind} are for judging only, so that no policy has seen them; "
+        f"train on {instead}"
+    )
 
 
 def refuse_choosing_by(names: Iterable[str]) -> None:
