@@ -29,6 +29,7 @@ from hotlap.tasks.carracing import CarRacingTask
 
 REACH = 5
 """Nodes ahead that the script drives to."""
+WAYS = {"both": (False, True), "on": (True,), "off": (False,)}
 
 
 def scripted(env: Any, track: TileTrack, rng: np.random.Generator, level: np.ndarray) -> np.ndarray:
@@ -129,10 +130,10 @@ def show_speed(rounds: int, num_envs: int) -> None:
         print(f"{name}: {np.median(each):,.0f} frames/s, {np.median(each) / base:.0f}x")
 
 
-def show_alone(device: str, counts: list[int], seconds: float) -> None:
+def show_alone(device: str, counts: list[int], seconds: float, ways: tuple[bool, ...]) -> None:
     config = CarRacingConfig(tracks=("carracing:0-511",))
     for num_envs in counts:
-        for compiled in (False, True):
+        for compiled in ways:
             began = time.perf_counter()
             task = CarRacingTask(config, device=device, compiled=compiled)
             task.draw_tracks()
@@ -170,6 +171,7 @@ if __name__ == "__main__":
     parser.add_argument("--envs", type=int, nargs="+", default=[64])
     parser.add_argument("--device", default="cpu", help="of `alone`")
     parser.add_argument("--seconds", type=float, default=5.0, help="of `alone`, each")
+    parser.add_argument("--compiled", choices=list(WAYS), default="both", help="of `alone`")
     args = parser.parse_args()
     if args.what == "drive":
         show_drives(args.tracks, args.frames)
@@ -177,4 +179,4 @@ if __name__ == "__main__":
         for num_envs in args.envs:
             show_speed(args.rounds, num_envs)
     else:
-        show_alone(args.device, args.envs, args.seconds)
+        show_alone(args.device, args.envs, args.seconds, WAYS[args.compiled])

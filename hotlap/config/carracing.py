@@ -9,6 +9,7 @@ Backend = Literal["twin", "gymnasium", "envpool"]
 View = Literal["crop", "warp", "full"]
 Look = Literal["plain", "recoloured", "noise", "bars", "varied"]
 Reward = Literal["default", "thorough"]
+Start = Literal["line", "random", "mixed"]
 
 FRAMES_PER_SECOND = 50
 FIVE_ACTIONS = (
@@ -49,8 +50,9 @@ class CarRacingConfig:
     reward: Reward = "default"
     """default is Gymnasium's own; thorough also charges for tiles left behind and for grass, and
     ends where a car does not come back to the road."""
-    start: Literal["line", "random"] = "line"
-    """Begin where Gymnasium does, or at rest anywhere on the track (in the twin alone)."""
+    start: Start = "line"
+    """Begin where Gymnasium does, or at rest anywhere on the track, or one in four on the line and
+    the others anywhere (in the twin alone)."""
     max_frames: int = 1000
     """Frames after which an episode is cut off."""
 
@@ -63,13 +65,12 @@ class CarRacingConfig:
             ("view", View),
             ("look", Look),
             ("reward", Reward),
+            ("start", Start),
         ):
             if getattr(self, name) not in get_args(known):
                 raise ValueError(nearest(getattr(self, name), get_args(known), name))
         if self.actions not in ("pair", "triple"):
             raise ValueError(nearest(self.actions, ("pair", "triple"), "actions"))
-        if self.start not in ("line", "random"):
-            raise ValueError(nearest(self.start, ("line", "random"), "start"))
         if self.look == "varied" and self.backend != "twin":
             raise ValueError(
                 f"the look varied is for the twin; in {self.backend}, name one of "

@@ -3,10 +3,11 @@
 Sees: the picture from above, 84x84 or 96x96, gray or in colour; the first second zooms in.
 Does: steering, right positive, and gas (above 0) or brake (below); or steering, gas and brake.
 Earns: 1000 / tiles for each tile that a wheel touches first, less 0.1 a frame; -100 in place of
-    both in the frame that leaves the field. `thorough` also charges for every tile left behind and
-    for every frame with no wheel on the road.
+    both in the frame that leaves the field. `thorough` also charges for every tile left behind,
+    most for an episode's first, and for every frame with no wheel on the road.
 Ends: terminated when all tiles were touched, when the first one is touched after 95 % of the others
-    (which never happens, as a car that begins on the line begins on it), or beyond the field;
+    (which never happens, as a car that begins on the line begins on it: a lap that lacks one tile
+    goes on to the clock's end), or beyond the field;
     `thorough` also ends when no wheel was on the road for a second and a half. Truncated after
     `max_frames`.
 Reports: tiles touched, as a share and as a distance, lap time, speed, place, wheels on the road.
@@ -18,6 +19,8 @@ Reports: tiles touched, as a share and as a distance, lap time, speed, place, wh
     node     where the car began                                      (B,) int64
     owed     tiles touched where the car began, which the first frame pays for   (B,) int64
     frame    pictures so far: Gymnasium's own reset makes the first   (B,) int64
+    began    number of the episode's first picture                    (B,) int64
+    spoiled  whether a tile was left behind                           (B,) bool
     off      frames since a wheel was on the road                     (B,) int64
     tile     the farthest one that wheels touched last                (B,) int64
 
@@ -43,6 +46,7 @@ from hotlap.sim.carracing.picture import Painter
 from hotlap.sim.carracing.tile_track import HALF_WIDTH, PLAYFIELD, STEP, TileTrack
 from hotlap.sim.carracing.tiles import lay_tiles, nearby, touching
 from hotlap.sim.random import Stream, make_key, uniform
+from hotlap.sim.vehicles.four_wheel import LONGEST_WAY
 from hotlap.sim.vehicles.model import advance, initial_state, vehicle_params
 from hotlap.tasks.task import Outcome, State, choose_tree, episode_key
 from hotlap.tasks.task import compiled as compile_whole
@@ -50,10 +54,13 @@ from hotlap.tasks.track_choice import TrackTask, difficulty
 
 REWARD = {"tiles": 1000.0, "time": -0.1, "left": -100.0}
 """For all tiles; per frame; for leaving the field, in place of both."""
-THOROUGH = {"missed": -4.0, "grass": -0.2}
-"""Per tile left behind; per frame with no wheel on the road."""
+THOROUGH = {"missed": -4.0, "spoiled": -100.0, "grass": -0.2}
+"""Per tile left behind; for the first of them beside that, as the lap can hardly close any more;
+per frame with no wheel on the road."""
 GRASS = 0.6
 """Grip of the grass; the road's is 1."""
+FASTEST = LONGEST_WAY * FRAMES_PER_SECOND
+"""No body moves faster, units per second."""
 HULL = 0.0805
 """From the centre of mass forward to the hull's origin, which Gymnasium calls its position."""
 ENOUGH = 0.95
@@ -66,6 +73,8 @@ COURSE = (1, 2, 3, 4, 6, 8, 11, 15, 20, 26)
 """Nodes ahead that a critic knows of."""
 PATIENCE = 75
 """Frames off the road after which `thorough` ends an episode."""
+ON_LINE = 0.25
+"""Share of the episodes that begin on the line with mixed starts."""
 
 
 class Contact(NamedTuple):
@@ -170,8 +179,11 @@ class CarRacingTask(TrackTask):
             track = self.choice.draw(key)
         else:
             track = torch.remainder(who, len(self.tracks))
-        node, frame = self._start(key, track)
-        x, y, turn, wheels = self.starts[track, node].unsqueeze(1).unbind(-1)  # (B, 1)
+        on_line, node = self._start(key, track)
+        place = torch.where(on_line, 0, node + 1)
+        x, y, turn, wheels = self.starts[track, place].unsqueeze(1).unbind(-1)  # (B, 1)
+        # Those who begin anywhere else have zoomed in already.
+        frame = torch.where(on_line, 1, FRAMES_PER_SECOND + 1)
         heading = turn + math.pi / 2
         x, y = x - HULL * torch.cos(heading), y - HULL * torch.sin(heading)
         car = initial_state(self.vehicle, x, y, heading, torch.zeros_like(x))
@@ -184,9 +196,11 @@ class CarRacingTask(TrackTask):
             "visited": who.new_zeros(len(who), self.tiles.most + 1, dtype=torch.bool),
             "count": none,
             "frame": frame,
+            "began": frame,
             "node": node,
             "tile": node,
             "off": none,
+            "spoiled": none.to(torch.bool),
         }
         contact = self._touch(state)
         return state | {
@@ -196,33 +210,29 @@ class CarRacingTask(TrackTask):
         }
 
     def _find_starts(self) -> Tensor:
-        """Poses to begin in (T, S, 4): the hull, its angle, and the wheels'."""
-        nodes = 1 if self.config.start == "line" else self.tiles.most
-        poses = np.zeros((len(self.tracks), nodes, 4))
+        """Poses to begin in (T, S, 4): the hull, its angle, and the wheels'; first on the line."""
+        nodes = 0 if self.config.start == "line" else self.tiles.most
+        poses = np.zeros((len(self.tracks), 1 + nodes, 4))
         for row, track in enumerate(self.tracks):
-            here = (track.x, track.y, track.turn, track.turn)
-            poses[row, : len(track)] = np.stack(here, -1)[:nodes]
-            if self.config.start == "line":
-                poses[row, 0, :3] = first_pose(track)
+            poses[row, 0] = *first_pose(track), track.turn[0]
+            here = np.stack((track.x, track.y, track.turn, track.turn), -1)[:nodes]
+            poses[row, 1 : 1 + len(here)] = here
         return torch.tensor(poses, dtype=torch.float32, device=self.device)
 
     def _start(self, key: Tensor, track: Tensor) -> tuple[Tensor, Tensor]:
-        """Node to begin on and number of the first picture, each (B,) int64."""
-        frame = torch.full_like(track, self._first_frame)
+        """Whether to begin on the line (B,) bool, and the node to begin on (B,) int64."""
         if self.config.start == "line":
-            return torch.zeros_like(track), frame
-        draw = uniform(make_key(key, Stream.START), 1).squeeze(-1)
-        return torch.floor(draw * self.tiles.count[track]).to(torch.int64), frame
+            return torch.ones_like(track, dtype=torch.bool), torch.zeros_like(track)
+        place, lot = uniform(make_key(key, Stream.START), 2).unbind(-1)
+        node = torch.floor(place * self.tiles.count[track]).to(torch.int64)
+        on_line = lot < (ON_LINE if self.config.start == "mixed" else 0.0)
+        return on_line, torch.where(on_line, 0, node)
 
-    @property
-    def _first_frame(self) -> int:
-        """Number of the first picture; those who begin anywhere have zoomed in already."""
-        return 1 if self.config.start == "line" else FRAMES_PER_SECOND + 1
-
-    def _driven(self, state: State) -> Tensor:
+    @staticmethod
+    def _driven(state: State) -> Tensor:
         """Frames since the episode began (B,)."""
         frame: Tensor = state["frame"]
-        return frame - self._first_frame
+        return frame - state["began"]
 
     def advance(self, state: State, action: Tensor) -> Outcome:
         """Drive some frames under one action and judge them."""
@@ -275,6 +285,7 @@ class CarRacingTask(TrackTask):
             "owed": torch.zeros_like(count),
             "frame": state["frame"] + 1,
             "off": off,
+            "spoiled": state["spoiled"] | (contact.missed > 0),
         }
         tiles = self.tiles.count[state["track"]]
         x, y = _hull(car)
@@ -289,6 +300,7 @@ class CarRacingTask(TrackTask):
         }
         if self.config.reward == "thorough":
             paid["missed"] = contact.missed * THOROUGH["missed"]
+            paid["spoiled"] = (after["spoiled"] & ~state["spoiled"]) * THOROUGH["spoiled"]
             paid["grass"] = (off > 0) * THOROUGH["grass"]
             return after, paid, left | lap | (off >= PATIENCE)
         return after, paid, left | lap
@@ -331,7 +343,8 @@ class CarRacingTask(TrackTask):
         new = (~state["visited"].gather(1, ahead)).to(x.dtype)
         parts = [torch.cat(own, -1), car["spin"][:, 0], state["grip"][:, 0]]
         parts += [dx * cos + dy * sin, dy * cos - dx * sin, new]
-        return torch.cat([*parts, torch.stack([left, late, state["off"] / PATIENCE], -1)], -1)
+        parts += [torch.stack([left, late, state["off"] / PATIENCE, state["spoiled"]], -1)]
+        return torch.cat(parts, -1)
 
     def _metrics(self, state: State) -> dict[str, Tensor]:
         car, count = state["car"], state["count"]
@@ -342,7 +355,7 @@ class CarRacingTask(TrackTask):
             "tiles": count / tiles,
             "progress": count * STEP,
             "lap_time": torch.where(count == tiles, time, 0.0),
-            "speed": torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2)[:, 0],
+            "speed": _speed(car),
             "on_road": (state["off"] == 0).to(torch.float32),
             "x": x,
             "y": y,
@@ -363,7 +376,7 @@ class CarRacingTask(TrackTask):
             frame=state["frame"],
             spin=car["spin"][:, 0],
             yaw_rate=car["yaw_rate"][:, 0],
-            speed=torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2)[:, 0],
+            speed=_speed(car),
         )
         return self.looks.change(pictures, state["key"], state["frame"]).unsqueeze(1)
 
@@ -383,6 +396,11 @@ def five_actions(config: CarRacingConfig) -> Tensor:
 def _grip(on_road: Tensor) -> Tensor:
     """Grip under wheels that touch a tile or not (B, W), as (B, 1, W)."""
     return torch.where(on_road, 1.0, GRASS).unsqueeze(1)
+
+
+def _speed(car: State) -> Tensor:
+    """Speed of the hull (B,), within Box2D's limit."""
+    return torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2)[:, 0].clamp(max=FASTEST)
 
 
 def _hull(car: State) -> tuple[Tensor, Tensor]:

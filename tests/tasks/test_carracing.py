@@ -13,7 +13,7 @@ from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.interface import InterfaceConfig
 from hotlap.sim.carracing.catalogue import find_tile_tracks
 from hotlap.tasks.batch import BatchEnv
-from hotlap.tasks.carracing import BEHIND, PATIENCE, CarRacingTask
+from hotlap.tasks.carracing import BEHIND, PATIENCE, THOROUGH, CarRacingTask
 from hotlap.tasks.interface import Interface
 
 TWIN = Path(__file__).parents[2] / "benchmarks" / "carracing_twin.py"
@@ -198,6 +198,34 @@ def test_random_starts_are_on_the_road_all_over_it() -> None:
     assert len(batch.world["node"].unique()) > 40
     assert batch.world["grip"].min() == 1.0
     assert (batch.world["owed"] >= 1).all()
+
+
+def test_some_mixed_starts_are_gymnasiums_and_all_clocks_begin_at_zero() -> None:
+    batch = begun(replace(PLAIN, start="mixed", max_frames=3), 256)
+    line = begun(replace(PLAIN, start="line"), 1)
+    on_line = batch.world["began"] == 1
+    assert 0.15 < float(on_line.float().mean()) < 0.35
+    assert (batch.world["node"][on_line] == 0).all()
+    assert len(batch.world["node"][~on_line].unique()) > 100
+    for name in ("x", "y", "heading", "steer"):
+        own = batch.world["car"][name][on_line]
+        assert torch.equal(own, line.world["car"][name].expand_as(own))
+    for frame in range(3):
+        step = batch.step(torch.zeros(256, 3))
+        assert bool(step.truncated.all()) == bool(step.truncated.any()) == (frame == 2)
+
+
+def test_thorough_charges_most_for_the_first_tile_left_behind() -> None:
+    batch = begun(replace(PLAIN, reward="thorough"))
+    batch.step(torch.zeros(1, 3))
+    charged = []
+    for node in (10, 10 + 2 * BEHIND, 10 + 4 * BEHIND):
+        place_on(batch, node)
+        terms = batch.step(torch.zeros(1, 3)).terms
+        charged.append((float(terms["missed"][0]), float(terms["spoiled"][0])))
+    assert charged[0] == (0, 0)
+    assert charged[1][0] < 0 and charged[2][0] < 0
+    assert (charged[1][1], charged[2][1]) == (THOROUGH["spoiled"], 0)
 
 
 # --- against the real one ---

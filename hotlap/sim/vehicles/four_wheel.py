@@ -16,8 +16,11 @@ Box2D's solver. Its many iterations make the joints rigid, so here they are one 
 of the five: the joint motor's speed (50 per rad of error, at most 3 rad/s), the overshoot of its
 limit within Box2D's angular slop, the impulse that a motor has heaped up against its limit and
 takes back before it turns the other way, the yaw that a wheel takes from the body when it starts to
-turn, and velocities that the solver matched before the bodies moved, so that a wheel's share
-of the yaw is one step old: it points where the wheel was and it loses a little momentum.
+turn, velocities that the solver matched before the bodies moved, so that a wheel's share of the yaw
+is one step old: it points where the wheel was and it loses a little momentum, and Box2D's speed
+limit: no body moves by more than two units in a step, each is held back by itself, and what hull
+and wheels then have left is shared out in the next step. The state's velocity is the one before
+anything is held back.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from torch import Tensor
 from hotlap.config.vehicles import VehicleConfig
 from hotlap.sim.vehicles.actuation import lag_share
 
+LONGEST_WAY = 2.0
+"""Of a body in one of Box2D's steps."""
 # Gain of the steering motor in Gymnasium, 1/s.
 _MOTOR_GAIN = 50.0
 # Box2D corrects a joint beyond its limit only down to this much, rad.
@@ -101,6 +106,45 @@ def steer_joint(
     return angle, speed, torch.where(held, pressed, 0.0)
 
 
+class Held(NamedTuple):
+    """What the speed limit leaves, (B, N)."""
+
+    wheels: list[tuple[Tensor, Tensor]]
+    """Velocity of every wheel, forward and left."""
+    forward: Tensor
+    """What the common velocity loses, forward,"""
+    left: Tensor
+    """and left."""
+    yaw: Tensor
+    """What the yaw rate loses."""
+
+
+def hold_back(
+    config: VehicleConfig, velocity: tuple[Tensor, Tensor], yaw: tuple[Tensor, Tensor], dt: float
+) -> Held:
+    """Hold every body back that would move too far in a step.
+
+    `yaw` is (swing, sweep): the yaw rate times the cosine and the sine of the angle that the body
+    has turned since its velocities were matched.
+    """
+    (vx, vy), (swing, sweep) = velocity, yaw
+    places = wheel_places(config)
+    hull = config.mass - 4.0 * _WHEEL_MASS
+    behind = -sum(_WHEEL_MASS * ahead for ahead, _ in places) / hull
+    bodies = [(ahead, aside, _WHEEL_MASS) for ahead, aside in places] + [(behind, 0.0, hull)]
+    most = LONGEST_WAY / dt
+    wheels = []
+    forward, left, spun = torch.zeros_like(vx), torch.zeros_like(vx), torch.zeros_like(vx)
+    for ahead, aside, mass in bodies:
+        wx, wy = vx - aside * swing + ahead * sweep, vy + ahead * swing + aside * sweep
+        kept = most / torch.sqrt(wx * wx + wy * wy).clamp(min=most)
+        wheels.append((wx * kept, wy * kept))
+        lost_x, lost_y = wx * (1.0 - kept), wy * (1.0 - kept)
+        forward, left = forward + mass * lost_x, left + mass * lost_y
+        spun = spun + mass * (ahead * lost_y - aside * lost_x)
+    return Held(wheels[:4], forward / config.mass, left / config.mass, spun / config.yaw_inertia)
+
+
 class Pedals(NamedTuple):
     """What the pedals do to the wheels in one control step, (B, N)."""
 
@@ -112,7 +156,7 @@ class Pedals(NamedTuple):
 
 def wheel_forces(
     config: VehicleConfig,
-    velocity: tuple[Tensor, Tensor, Tensor],
+    wheels: list[tuple[Tensor, Tensor]],
     joints: tuple[Tensor, Tensor],
     spins: list[Tensor],
     power: Tensor,
@@ -122,18 +166,15 @@ def wheel_forces(
 ) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
     """New spins, and the four tyres' force forward and left and their torque; all (B, N).
 
-    The joints' angles are those of the front and of the rear wheels. The yaw's share of a wheel's
-    velocity comes as (swing, sweep): the yaw rate times the cosine and the sine of the angle turned
-    in the last step.
+    `wheels` are their velocities forward and left; the joints' angles are those of the front and of
+    the rear ones.
     """
-    vx, vy, r = velocity
-    swing, sweep = r * torch.cos(dt * r), r * torch.sin(dt * r)
     turned = [(torch.cos(angle), torch.sin(angle)) for angle in joints]
-    fx, fy, torque = torch.zeros_like(vx), torch.zeros_like(vx), torch.zeros_like(vx)
+    fx, fy, torque = torch.zeros_like(power), torch.zeros_like(power), torch.zeros_like(power)
     spun = []
     for i, (ahead, aside) in enumerate(wheel_places(config)):
         front = i < 2
-        wx, wy = vx - aside * swing + ahead * sweep, vy + ahead * swing + aside * sweep
+        wx, wy = wheels[i]
         cos, sin = turned[0 if front else 1]
         rolling, sideways = wx * cos + wy * sin, wy * cos - wx * sin
         spin = spins[i] if front else powered_spin(config, spins[i], power, dt)
@@ -184,8 +225,9 @@ def move_four_wheel(
     for _ in range(substeps):
         gas = gas + (throttle - gas).clamp(max=config.gas_rate)
         power = gas * (config.engine_power * params["engine"])
+        held = hold_back(config, (vx, vy), (r * torch.cos(dt * r), r * torch.sin(dt * r)), dt)
         spins, fx, fy, torque = wheel_forces(
-            config, (vx, vy, r), (delta, rear), spins, power, braking, limits, dt
+            config, held.wheels, (delta, rear), spins, power, braking, limits, dt
         )
         before = turn
         aim = delta + (target - delta) * follow
@@ -193,11 +235,14 @@ def move_four_wheel(
         rear = rear - dt * (rear * _MOTOR_GAIN).clamp(-config.steer_rate, config.steer_rate)
         ax, ay = fx * inverse_mass - slope * config.gravity, fy * inverse_mass
         # A wheel that starts to turn pushes the body back; its way round the corner is cut short.
-        r = r - recoil * (turn - before) - orbit * r * (1.0 - torch.cos(dt * r))
+        r = r - held.yaw - recoil * (turn - before) - orbit * r * (1.0 - torch.cos(dt * r))
         r = r + dt * torque * inverse_inertia
-        vx, vy = vx + dt * ax, vy + dt * ay
+        vx, vy = vx - held.forward + dt * ax, vy - held.left + dt * ay
         east, north = cos * vx - sin * vy, sin * vx + cos * vy
-        x, y, heading = x + dt * east, y + dt * north, heading + dt * r
+        held = hold_back(config, (vx, vy), (r, torch.zeros_like(r)), dt)
+        ahead, aside = vx - held.forward, vy - held.left
+        x, y = x + dt * (cos * ahead - sin * aside), y + dt * (sin * ahead + cos * aside)
+        heading = heading + dt * (r - held.yaw)
         cos, sin = torch.cos(heading), torch.sin(heading)
         vx, vy = cos * east + sin * north, cos * north - sin * east
         sum_ax, sum_ay = sum_ax + ax, sum_ay + ay

@@ -81,6 +81,24 @@ def test_open_loop_the_twin_stays_with_box2d_for_a_hundred_steps() -> None:
     assert gap[:, 99].max() < 1.0
 
 
+def test_at_top_speed_the_twin_is_held_back_as_box2d_does() -> None:
+    box2d = pytest.importorskip("Box2D")
+    dynamics = pytest.importorskip("gymnasium.envs.box2d.car_dynamics")
+    # Full throttle until no body moves faster, then into a spin, in which wheels would.
+    when = np.arange(235)
+    sway = np.where(when > 200, 0.12 * np.sin((when - 200) / 6.0), 0.0)
+    actions = np.stack([sway, np.ones(235), np.zeros(235)], -1)
+    real = drive_box2d(box2d, dynamics.Car, actions)
+    twin = drive_twin(torch.tensor(actions, dtype=torch.float32).unsqueeze(0))[0]
+    ways = np.linalg.norm(np.diff(real[:, :2], axis=0), axis=-1)
+    assert ways[190:200] == pytest.approx(2.0, abs=1e-3)
+    assert abs(real[-1, 2]) > 2.5  # turned round by far
+    gap = np.linalg.norm(real[:, :2] - twin[:, :2], axis=-1)
+    assert gap[200] < 0.005  # of 400 that were driven
+    assert gap.max() < 0.1  # measured: 0.03
+    assert np.abs(real[:, 2] - twin[:, 2]).max() < 0.01
+
+
 def test_the_engine_turns_power_into_spin() -> None:
     # From rest: 0.02 s * 40000 / (1.6 * 5) = 100 rad/s; at 15 rad/s a quarter of that.
     spin = powered_spin(CAR, torch.tensor([0.0, 15.0]), torch.tensor(40000.0), 0.02)
