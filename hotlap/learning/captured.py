@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hotlap.tasks.graph import capturing
 from hotlap.tasks.task import State
 
 WARM_UPS = 3
@@ -49,8 +50,7 @@ class Captured:
             for _ in range(WARM_UPS):
                 self._function(*self._given)
         torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with capturing() as graph:
             self._answer = self._function(*self._given)
         for value, old in zip(self._changes(), before, strict=True):
             value.copy_(old)

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, Optimizer
 
+from hotlap.tasks.graph import capturing
+
 WARM_UPS = 3
 """Updates made one kernel at a time before the capture: libraries choose their ways in them."""
 
@@ -37,8 +39,7 @@ class GraphedUpdate:
             self._made += 1
             return self._warm_up()
         if self._graph is None:
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):  # notes what is to be done, and does nothing
+            with capturing() as self._graph:  # notes what is to be done, and does nothing
                 self._told = self._update()
         self._graph.replay()
         return self._told

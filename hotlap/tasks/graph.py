@@ -5,7 +5,9 @@ once. Inputs and outputs live at fixed addresses, so what a replay returns is ov
 next: `BatchEnv` copies what its callers may keep.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +17,24 @@ from torch import Tensor
 from hotlap.tasks.task import State, clone_tree, copy_tree, leaves, map_tree
 
 WARM_UPS = 3
+
+
+@contextmanager
+def capturing() -> Iterator[torch.cuda.CUDAGraph]:
+    """A graph that notes what is launched within; it is done when that ends.
+
+    Garbage is collected before and not meanwhile: freeing an older graph spoils a capture.
+    """
+    gc.collect()
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            yield graph
+    finally:
+        if collects:
+            gc.enable()
 
 
 class GraphedTurn:
@@ -52,8 +72,7 @@ class GraphedTurn:
             for _ in range(WARM_UPS):
                 self._turn(self._state, self._action)
         torch.cuda.current_stream().wait_stream(side)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        with capturing() as self._graph:
             played, begun, observation = self._turn(self._state, self._action)
             # What a turn passes through unchanged is the kept state itself: copy it before that
             # moves on.

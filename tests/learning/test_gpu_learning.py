@@ -20,7 +20,11 @@ from hotlap.tasks.interface import Interface
 from hotlap.tasks.registry import make_task
 from tests.research.tiny import ROAD, tiny_run
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
+    pytest.mark.filterwarnings("ignore:You have specified a mini-batch size"),
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),  # the compiler's own
+]
 
 
 def learner(stack: int = 1, envs: int = 8, average_over: int = 1) -> PPO:
