@@ -1,14 +1,16 @@
 """How far CarRacing's twin is from Gymnasium's own, and how much faster.
 
     python benchmarks/carracing_twin.py drive --tracks 24 --frames 200
+    python benchmarks/carracing_twin.py drive --tracks 24 --frames 200 --model zoo:carracing
     python benchmarks/carracing_twin.py speed
     python benchmarks/carracing_twin.py alone --device cuda --envs 4096 16384
 
-`drive`: a script that sees the real car drives it, with slow noise and slides; the twin gets the
-same actions and nothing else. Distance between the two hulls, rewards that differ, and gray levels
-by which the twin's picture differs from the real one. `speed`: frames per second, each drawn and
-judged, of one real environment and of a batch of the twin, in turns on one thread. `alone`: those
-of the twin by the clock, on 512 tracks, cars driven apart by random actions, compiled and not.
+`drive`: a script that sees the real car drives it, with slow noise and slides, or a model that sees
+its pictures, as fast as it can; the twin gets the same actions and nothing else. Distance between
+the two hulls, rewards that differ, and gray levels by which the twin's picture differs from the
+real one. `speed`: frames per second, each drawn and judged, of one real environment and of a batch
+of the twin, in turns on one thread. `alone`: those of the twin by the clock, on 512 tracks, cars
+driven apart by random actions, compiled and not.
 """
 
 import argparse
@@ -19,13 +21,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from hotlap.config.carracing import CarRacingConfig
+from hotlap.learning.driver import Driver
+from hotlap.research.models import open_model
 from hotlap.sim.carracing.catalogue import find_tile_tracks
 from hotlap.sim.carracing.tile_track import TileTrack
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.bridges.carracing_frames import driver_view
 from hotlap.tasks.carracing import CarRacingTask
+from hotlap.tasks.interface import Reel
 
 REACH = 5
 """Nodes ahead that the script drives to."""
@@ -45,20 +51,60 @@ def scripted(env: Any, track: TileTrack, rng: np.random.Generator, level: np.nda
     return np.clip(action, [-1, 0, 0], 1).astype(np.float32)
 
 
-def drive(seed: int, frames: int) -> dict[str, Any]:
+class Script:
+    """A script at the wheel; `scripted` says how it drives."""
+
+    def __init__(self, seed: int, track: TileTrack) -> None:
+        self.track, self.rng, self.level = track, np.random.default_rng(seed), np.zeros(2)
+
+    def __call__(self, env: Any, picture: np.ndarray) -> np.ndarray:
+        """Steering, gas and brake."""
+        return scripted(env, self.track, self.rng, self.level)
+
+
+class Pilot:
+    """A model at the wheel, which sees a picture whenever it decides."""
+
+    def __init__(self, name: str) -> None:
+        model = open_model(name)
+        assert model.run is not None and isinstance(model.run.settings, CarRacingConfig)
+        self.config, seen = model.run.settings, model.run.interface
+        height, width, channels = self.config.shape
+        space = spaces.Box(0, 255, (height, width, channels * seen.stack), np.uint8)
+        self.driver = Driver(model.policy, space)
+        self.reel = Reel(seen.stack, seen.stack_every)
+        self.frame = 0
+        self.action = np.zeros(3, np.float32)
+
+    def __call__(self, env: Any, picture: np.ndarray) -> np.ndarray:
+        """Steering, gas and brake."""
+        if self.frame % self.config.repeat == 0:
+            view = torch.tensor(driver_view(picture[None], self.config))
+            nobody = torch.zeros(1, dtype=torch.bool)
+            seen = self.reel.add(view, nobody) if self.frame else self.reel.begin(view)
+            steer, pedal = self.driver(seen)[0].tolist()
+            brake = self.config.brake * max(-pedal, 0.0)
+            self.action = np.array([steer, max(pedal, 0.0), brake], np.float32)
+        self.frame += 1
+        return self.action
+
+
+def drive(seed: int, frames: int, model: str | None) -> dict[str, Any]:
+    """The same actions in both; in the real one they are chosen."""
     from gymnasium.envs.box2d.car_racing import CarRacing
 
     config = CarRacingConfig(tracks=(f"carracing:{seed}",), actions="triple")
     (track,) = find_tile_tracks(config.tracks)
     env: Any = CarRacing()
-    env.reset(seed=seed)
+    picture, _ = env.reset(seed=seed)
     batch = BatchEnv(CarRacingTask(config), 1)
     batch.reset()
-    rng, level = np.random.default_rng(seed), np.zeros(2)
-    apart, paid, levels = [], [], []
+    driver = Script(seed, track) if model is None else Pilot(model)
+    apart, paid, levels, fastest = [], [], [], 0.0
     for _ in range(frames):
-        action = scripted(env, track, rng, level)
+        action = driver(env, picture)
         picture, reward, over, _, _ = env.step(action)
+        fastest = max(fastest, env.car.hull.linearVelocity.length)
         step = batch.step(torch.tensor(action)[None])
         x, y = env.car.hull.position
         apart.append(math.hypot(x - step.metrics["x"][0], y - step.metrics["y"][0]))
@@ -75,21 +121,24 @@ def drive(seed: int, frames: int) -> dict[str, Any]:
         "returns": (real.sum(), ours.sum()),
         "differ": int((np.abs(real - ours) > 1e-3).sum()),
         "levels": float(np.mean(levels)),
+        "fastest": fastest,
     }
 
 
-def show_drives(tracks: int, frames: int) -> None:
-    print(
-        "| seed | tiles | apart after 50 | 100 | 200 | at the end | return | twin | gray levels |"
-    )
-    print("|---" * 9 + "|")
+def show_drives(tracks: int, frames: int, model: str | None) -> None:
+    print("| seed | tiles | fastest | apart after 50 | 100 | 200 | at the end | return | twin "
+          "| gray levels |")  # fmt: skip
+    print("|---" * 10 + "|")
     found = []
     for seed in range(tracks):
-        row = drive(seed, frames)
+        row = drive(seed, frames, model)
         found.append(row)
         cells = [f"{value:.4f}" for value in row["apart"]]
         cells += [f"{value:.1f}" for value in row["returns"]] + [f"{row['levels']:.2f}"]
-        print(f"| {seed} | {row['tiles']} | " + " | ".join(cells) + " |", flush=True)
+        print(
+            f"| {seed} | {row['tiles']} | {row['fastest']:.1f} | " + " | ".join(cells) + " |",
+            flush=True,
+        )
     apart = np.array([row["apart"] for row in found])
     print("median apart", np.median(apart, 0).round(4), "worst", apart.max(0).round(4))
     equal = sum(abs(a - b) < 0.05 for a, b in (row["returns"] for row in found))
@@ -167,6 +216,7 @@ if __name__ == "__main__":
     parser.add_argument("what", choices=["drive", "speed", "alone"])
     parser.add_argument("--tracks", type=int, default=24)
     parser.add_argument("--frames", type=int, default=200)
+    parser.add_argument("--model", help="who drives, in place of the script")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--envs", type=int, nargs="+", default=[64])
     parser.add_argument("--device", default="cpu", help="of `alone`")
@@ -174,7 +224,7 @@ if __name__ == "__main__":
     parser.add_argument("--compiled", choices=list(WAYS), default="both", help="of `alone`")
     args = parser.parse_args()
     if args.what == "drive":
-        show_drives(args.tracks, args.frames)
+        show_drives(args.tracks, args.frames, args.model)
     elif args.what == "speed":
         for num_envs in args.envs:
             show_speed(args.rounds, num_envs)

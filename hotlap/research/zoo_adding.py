@@ -73,11 +73,17 @@ def add(config: ZooAddConfig) -> dict[str, Any]:
         open_model(str(new))  # what cannot be driven with is not kept
 
     replace_folder(folder, fill)
-    answer = facts(read_champion(config.name, folder))
+    champion = read_champion(config.name, folder)
+    answer = facts(champion)
     print(f"zoo:{config.name} in {folder}, {answer['bytes'] / 1e6:.2f} MB", flush=True)
     if not evaluations:
+        how = (
+            "--backend gymnasium --episodes 100 --seed 10000"
+            if champion.is_scored
+            else "--track all unseen"
+        )
         print(
-            f"nobody has judged it: hotlap evaluate zoo:{config.name} --track all unseen --json, "
+            f"nobody has judged it: hotlap evaluate zoo:{config.name} {how} --json, "
             "and add it again with --evaluation FILE --replace",
             flush=True,
         )
@@ -171,7 +177,8 @@ def halved(tensors: Tensors) -> Tensors:
         place = (tensor.data_ptr(), tuple(tensor.shape))
         if place not in seen:
             large = tensor.dtype == torch.float32 and tensor.numel() >= WORTH_HALVING
-            seen[place] = tensor.to(torch.float16) if large else tensor
+            # A view of all weights in one piece would be saved with all of that piece.
+            seen[place] = tensor.to(torch.float16) if large else tensor.clone()
         if not bool(torch.isfinite(seen[place]).all()):
             raise ValueError(f"{name} is too large for 16-bit numbers; leave --half out")
         changed[name] = seen[place]

@@ -335,6 +335,13 @@ def test_weights_that_16_bits_cannot_hold_are_refused() -> None:
     assert zoo_adding.halved({"count": torch.tensor([1e6])})["count"].dtype == torch.float32
 
 
+def test_small_tensors_are_halved_without_the_piece_that_they_are_views_of() -> None:
+    piece = torch.rand(zoo_adding.WORTH_HALVING + 8)
+    halved = zoo_adding.halved({"w": piece[8:], "b": piece[:8]})
+    assert halved["w"].dtype == torch.float16 and torch.equal(halved["b"], piece[:8])
+    assert halved["b"].untyped_storage().nbytes() == 8 * 4
+
+
 def test_nothing_in_a_zip_is_run_while_it_is_made_slim() -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:

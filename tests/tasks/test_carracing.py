@@ -17,7 +17,8 @@ from hotlap.tasks.carracing import BEHIND, PATIENCE, THOROUGH, CarRacingTask
 from hotlap.tasks.interface import Interface
 
 TWIN = Path(__file__).parents[2] / "benchmarks" / "carracing_twin.py"
-scripted = runpy.run_path(str(TWIN))["scripted"]
+BENCHMARK = runpy.run_path(str(TWIN))
+scripted = BENCHMARK["scripted"]
 """Drives the real car, hard enough to slide now and then."""
 PLAIN = CarRacingConfig(tracks=("carracing:3",), actions="triple")
 
@@ -272,3 +273,11 @@ def test_whole_episodes_earn_the_same() -> None:
     assert np.median(gaps) < 0.01
     # Nobody corrects anything for a thousand frames: a slide may part them for good.
     assert sum(equal) >= 3
+
+
+def test_the_champions_own_drive_is_the_same_in_both() -> None:
+    pytest.importorskip("Box2D")
+    told = BENCHMARK["drive"](1, 200, "zoo:carracing")
+    assert told["fastest"] > 99.9  # where Box2D holds every body back by itself
+    assert max(told["apart"]) < 0.5  # measured: 0.06, of about 300 that were driven
+    assert told["differ"] == 0
