@@ -137,12 +137,14 @@ class PPO(Learner, stable_baselines3.PPO):
                 count == 0 or (self.sde_sample_freq > 0 and count % self.sde_sample_freq == 0)
             ):
                 self.policy.reset_noise(batch.num_envs)
-            rollout_buffer.show(seen)  # before the step, which may overwrite it
+            # Before the step, which may overwrite it; and what is read always lies alike, so that
+            # the nets are compiled once.
+            shown = rollout_buffer.show(seen)
             if self.teacher is not None and self._advice_weight() > 0:
                 rollout_buffer.advise(self.teacher.advise(batch.world))
             if self.knowing is not None:
                 self.knowing.note(batch.world, count)
-            action, value, log_prob = self._decide(seen)
+            action, value, log_prob = self._decide(shown)
             step = batch.step(self._for_the_world(action))
             self.num_timesteps += batch.num_envs
             rollout_buffer.keep(

@@ -88,9 +88,9 @@ class Rollouts(BaseBuffer):
         """Begin anew; what was there is overwritten."""
         self.pos, self.full = 0, False
 
-    def show(self, seen: Tensor) -> None:
-        """Write down what is seen before a step."""
-        self.observations[self.pos].copy_(seen)
+    def show(self, seen: Tensor) -> Tensor:
+        """Write down what is seen before a step; returns it as it lies here."""
+        return self.observations[self.pos].copy_(seen)
 
     def advise(self, advice: Tensor) -> None:
         """Write down what a teacher would do in this step (B, A)."""

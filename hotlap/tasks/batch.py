@@ -129,7 +129,8 @@ class BatchEnv:
         """Begin anew: everything, or with a mask (B,) only those, at their next episode."""
         if mask is None:
             self._sow(self.seed if seed is None else seed, steps=0)
-            self._state = self._fresh(self.who, torch.zeros_like(self.who))
+            # No two parts in one place, as in every later state, or a step would be compiled twice.
+            self._state = clone_tree(self._fresh(self.who, torch.zeros_like(self.who)))
         else:
             if seed is not None:
                 raise ValueError(

@@ -124,8 +124,11 @@ def test_a_critic_of_carracing_knows_the_road_ahead_and_what_is_left() -> None:
     assert forward[3].item() == pytest.approx(forward[0].item() + 3 * 3.5, abs=1.0)
     assert left[:3].abs().max() < 4.0
     tiles = int(task.tiles.count[0])
-    assert known[-3].item() == pytest.approx(1 - int(world["count"][0]) / tiles)
-    assert known[-2].item() == pytest.approx(48 / 1000)
+    assert known[-4].item() == pytest.approx(1 - int(world["count"][0]) / tiles)
+    assert known[-3].item() == pytest.approx(48 / 1000)
+    assert known[-1].item() == 0
+    spoiled = learner.knowing.see(world | {"spoiled": torch.tensor([True])})[0]
+    assert spoiled[-1].item() == 1
     unseen = known[ahead + 2 * count : ahead + 3 * count]
     assert unseen.tolist()[1:] == [1.0] * (count - 1)
 
