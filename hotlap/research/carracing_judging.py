@@ -76,7 +76,8 @@ def watched_settings(run: RunConfig, config: WatchConfig) -> CarRacingConfig:
     own = run.settings
     assert isinstance(own, CarRacingConfig)
     named = () if config.track == "auto" else (config.track,)
-    tracks = named or (f"{PREFIX}{HELD_OUT[0] + config.seed}",)
+    first = HELD_OUT[0]  # seeds from there on are tracks' own, as in an evaluation
+    tracks = named or (f"{PREFIX}{config.seed if config.seed >= first else first + config.seed}",)
     if config.backend == "envpool":
         _refuse_for_envpool(named)
         tracks = CarRacingConfig().tracks

@@ -132,6 +132,8 @@ def test_a_model_is_watched_on_a_track_that_is_kept_out_of_training(
     told = answer(f"watch {models['carracing']} --seed 2 --seconds 0.16", capsys)
     assert (told["track"], told["backend"]) == ("carracing:10002", "twin")
     assert (told["end"], told["seconds"], told["video"]) == ("out of time", 0.16, None)
+    told = answer(f"watch {models['carracing']} --seed 10002 --seconds 0.16", capsys)
+    assert told["track"] == "carracing:10002"  # as an evaluation takes it
 
 
 @pytest.mark.slow
