@@ -5,6 +5,8 @@ no torch, so that processes full of cars begin quickly.
 """
 
 import os
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 import gymnasium as gym
@@ -25,9 +27,7 @@ try:
 except (ImportError, DependencyNotInstalled):
     MISSING["gymnasium"] = "CarRacing needs Box2D and pygame: pip install 'hotlap[carracing]'"
     CarRacing = gym.Env
-try:
-    import envpool  # type: ignore[import-not-found]
-except ImportError:
+if find_spec("envpool") is None:  # not imported here: it is large, and most never ask for it
     MISSING["envpool"] = "this backend needs EnvPool: pip install 'hotlap[envpool]'"
 
 PER_FRAME, FOR_LEAVING = -0.1, -100.0
@@ -47,6 +47,6 @@ def version_line(backend: Backend = "gymnasium") -> str:
     if backend in MISSING:
         raise ImportError(MISSING[backend])
     if backend == "envpool":
-        return f"CarRacing-v3 of EnvPool {envpool.__version__}, whose seeds are not Gymnasium's"
+        return f"CarRacing-v3 of EnvPool {version('envpool')}, whose seeds are not Gymnasium's"
     drawn = f"pygame {pygame.version.ver}"
     return f"CarRacing-v3 of Gymnasium {gym.__version__}, Box2D {Box2D.__version__}, {drawn}"
