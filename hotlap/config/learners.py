@@ -232,12 +232,17 @@ class DQNConfig(ReplayConfig):
     """Let the net choose the next action and its slow copy judge it."""
     target_every: int = 0
     """Steps between copies of the net into its slow copy, which then ignores `tau`; 0 obeys it."""
+    huber: float = 1.0
+    """Error beyond which a sample pulls no harder. Where errors are larger, values become medians,
+    to which a rare loss is nothing: choose it about as large as the largest rewards."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot learn."""
         super().__post_init__()
         if self.target_every < 0:
             raise ValueError(f"target_every must be 0 or more, got {self.target_every}")
+        if not self.huber > 0:
+            raise ValueError(f"huber must be positive, got {self.huber}")
         for name in ("exploration_fraction", "exploration_final"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie in 0..1, got {getattr(self, name)}")

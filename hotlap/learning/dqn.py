@@ -29,13 +29,19 @@ class DQN(OffPolicy, stable_baselines3.DQN):
         double: Let the net choose the next action and its slow copy judge it.
         target_every: Environment steps between copies of the net into its slow copy; 0 lets that
             take over `tau` of the net at every update.
+        huber: Error beyond which a sample pulls no harder.
         settings: As for `OffPolicy`.
     """
 
     def __init__(
-        self, *args: Any, double: bool = True, target_every: int = 0, **settings: Any
+        self,
+        *args: Any,
+        double: bool = True,
+        target_every: int = 0,
+        huber: float = 1.0,
+        **settings: Any,
     ) -> None:
-        self.double, self.target_every = double, target_every
+        self.double, self.target_every, self.huber = double, target_every, huber
         if target_every:
             settings["tau"] = 1.0
         super().__init__(*args, **settings)
@@ -87,7 +93,7 @@ class DQN(OffPolicy, stable_baselines3.DQN):
             backup, beyond = self._clip_backup(samples.rewards + alive * after)
         values = action_values(self.q_net, samples.observations)
         taken = values.gather(1, samples.actions)
-        loss = smooth_l1_loss(taken, backup)
+        loss = smooth_l1_loss(taken, backup, beta=self.huber)
         norm, binds = descend(self.policy.optimizer, loss, self.critic_grad_norm)
         if not self.target_every:
             self._follow(self.tau)
@@ -136,6 +142,7 @@ def make_dqn(
         exploration_final_eps=config.exploration_final,
         double=config.double,
         target_every=config.target_every,
+        huber=config.huber,
         device=device,
         seed=seed,
         **replay_settings(config),

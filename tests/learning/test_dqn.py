@@ -118,6 +118,17 @@ def test_the_slow_copy_follows_at_every_update_or_is_copied_at_intervals() -> No
     assert not torch.equal(first[0], next(copied.q_net_target.parameters()))
 
 
+def test_errors_up_to_huber_pull_in_proportion_and_larger_ones_no_harder() -> None:
+    model = small(huber=10.0)
+    fix(model.q_net, [0.0, 0.0])
+    given = samples(rewards=torch.tensor([[0.5], [30.0]]), dones=torch.ones(2, 1))
+    # 0.5^2 / (2 * 10), and 30 - 10 / 2
+    loss = float(model._update(given)["losses/critic"])
+    assert loss == pytest.approx((0.0125 + 25.0) / 2)
+    with pytest.raises(ValueError, match="huber must be positive"):
+        DQNConfig(huber=0.0)
+
+
 def test_random_actions_become_rare_as_scheduled_and_environment_by_environment() -> None:
     model = small(exploration_fraction=0.5, exploration_final=0.1, warm_up=0, updates_per_step=1e-3)
     fix(model.q_net, [0.0, 1.0])
