@@ -52,6 +52,7 @@ REFUSE_WORDS = (
     "hotlap.learning.augmentation_mirror",
     "hotlap.learning.factory",
     "hotlap.learning.driver",
+    "hotlap.learning.knowing",
     "hotlap.learning.policy_choice",
     "hotlap.learning.ramps",
     "hotlap.learning.roster",

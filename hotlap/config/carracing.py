@@ -48,8 +48,8 @@ class CarRacingConfig:
     repeat: int = 1
     """Frames that an action lasts."""
     reward: Reward = "default"
-    """default is Gymnasium's own; thorough also charges for tiles left behind and for grass, and
-    ends where a car does not come back to the road."""
+    """default is Gymnasium's own; thorough also charges for tiles left behind, most for the first,
+    and for grass, and ends where a car does not come back to the road."""
     start: Start = "line"
     """Begin where Gymnasium does, or at rest anywhere on the track, or one in four on the line and
     the others anywhere (in the twin alone)."""

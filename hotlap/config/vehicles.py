@@ -80,7 +80,8 @@ class VehicleConfig:
     power_speed: float = math.inf
     """Speed above which the force falls as 1/speed because power runs out, m/s."""
     top_speed: float = math.inf
-    """Speed at which a limiter takes the last force away, m/s."""
+    """Speed at which a limiter takes the last force away, m/s; no part of a four_wheel
+    car is faster."""
     front_drive: float = 0.5
     """Share of the engine's force on the front axle: 1 front, 0 rear, 0.5 four-wheel drive."""
     front_brake: float = 0.5
@@ -220,7 +221,8 @@ _TRACKMANIA = VehicleConfig(
 )  # fmt: skip
 
 # Gymnasium's CarRacing car in Box2D's units (SIZE = 0.02). The friction limit of 400 per wheel does
-# not depend on load, so gravity is chosen to make mu = 1 mean 4 * 400 / mass.
+# not depend on load, so gravity is chosen to make mu = 1 mean 4 * 400 / mass. Box2D moves no body
+# by more than 2 units in a step of 0.02 s.
 _CARRACING = VehicleConfig(
     model="four_wheel", mass=7.302, yaw_inertia=19.17, lf=1.6805, lr=1.5595, track_width=2.2,
     wheel_radius=0.54, length=5.0, width=2.4, body_offset=0.0805 + 0.1,
@@ -228,6 +230,7 @@ _CARRACING = VehicleConfig(
     mu=1.0, gravity=1600.0 / 7.302,
     reverse=0.0, front_drive=0.0, wheel_inertia=1.6, engine_power=40000.0, slip_stiffness=82.0,
     gas_rate=0.1, brake_spin=15.0, lock_brake=0.9, physics_dt=0.02, substeps=1,
+    top_speed=100.0,
 )  # fmt: skip
 
 # TurtleBot3 Burger: 0.22 m/s, 2.84 rad/s; its lags and acceleration limit are round guesses.

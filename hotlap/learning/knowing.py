@@ -95,6 +95,13 @@ class Knowing:
     def load(self, tensors: dict[str, Tensor], rest: Any) -> None:
         """Take a saved state back."""
         parts = unflatten(tensors, rest, "knowing")
+        known = len(parts["net"]["scale.mean"])
+        if known != self._seen.shape[-1]:
+            raise ValueError(
+                f"its critic knows {known} numbers of the state and here there are "
+                f"{self._seen.shape[-1]}: another version of hotlap made it; begin a new run, "
+                "with --init-from its model"
+            )
         self._net.load_state_dict(parts["net"])
         self._optimizer.load_state_dict(parts["optimizer"])
         self._descend.reload()

@@ -200,6 +200,14 @@ def _saved(value: dict[str, Any]) -> bytes:
 # --- to read -------------------------------------------------------------------------------------
 
 
+def _same_settings(champion: Champion) -> str:
+    """Words for `hotlap train` that make the net a champion has: its recipe, or its task alone."""
+    words = shlex.split(champion.entry.get("command") or "")
+    if "--recipe" in words[:-1]:
+        return f"--recipe {words[words.index('--recipe') + 1]}"
+    return champion.run.task
+
+
 def readme(champion: Champion) -> str:
     """The page of a champion."""
     run, entry = champion.run, champion.entry
@@ -221,8 +229,8 @@ def readme(champion: Champion) -> str:
         f"    {entry.get('command') or 'a command that was not written down'}",
         "",
         f"Drive with it: `hotlap evaluate zoo:{champion.name}`, `hotlap watch zoo:{champion.name} "
-        f"--video lap.mp4`, or go on training: `hotlap train {run.task} --init-from "
-        f"zoo:{champion.name}`.",
+        f"--video lap.mp4`, or go on training: `hotlap train {_same_settings(champion)} "
+        f"--init-from zoo:{champion.name}`.",
     ]
     lines_of = _score_lines if champion.is_scored else _evaluation_lines
     for told in champion.evaluations:

@@ -46,7 +46,6 @@ from hotlap.sim.carracing.picture import Painter
 from hotlap.sim.carracing.tile_track import HALF_WIDTH, PLAYFIELD, STEP, TileTrack
 from hotlap.sim.carracing.tiles import lay_tiles, nearby, touching
 from hotlap.sim.random import Stream, make_key, uniform
-from hotlap.sim.vehicles.four_wheel import LONGEST_WAY
 from hotlap.sim.vehicles.model import advance, initial_state, vehicle_params
 from hotlap.tasks.task import Outcome, State, choose_tree, episode_key
 from hotlap.tasks.task import compiled as compile_whole
@@ -59,8 +58,6 @@ THOROUGH = {"missed": -4.0, "spoiled": -100.0, "grass": -0.2}
 per frame with no wheel on the road."""
 GRASS = 0.6
 """Grip of the grass; the road's is 1."""
-FASTEST = LONGEST_WAY * FRAMES_PER_SECOND
-"""No body moves faster, units per second."""
 HULL = 0.0805
 """From the centre of mass forward to the hull's origin, which Gymnasium calls its position."""
 ENOUGH = 0.95
@@ -173,7 +170,7 @@ class CarRacingTask(TrackTask):
     # --- the episode ---------------------------------------------------------------------------
 
     def begin(self, seed: int | Tensor, who: Tensor, episode: Tensor) -> State:
-        """Cars at rest on the first node of their tracks."""
+        """Cars at rest, each on its track's line or anywhere on it."""
         key = episode_key(seed, who, episode)
         if self.choice is not None:
             track = self.choice.draw(key)
@@ -355,11 +352,16 @@ class CarRacingTask(TrackTask):
             "tiles": count / tiles,
             "progress": count * STEP,
             "lap_time": torch.where(count == tiles, time, 0.0),
-            "speed": _speed(car),
+            "speed": self._speed(car),
             "on_road": (state["off"] == 0).to(torch.float32),
             "x": x,
             "y": y,
         }
+
+    def _speed(self, car: State) -> Tensor:
+        """Speed of the hull (B,), which is held back last of all."""
+        speed = torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2)[:, 0]
+        return speed.clamp(max=self.vehicle.top_speed)
 
     # --- the picture ---------------------------------------------------------------------------
 
@@ -376,7 +378,7 @@ class CarRacingTask(TrackTask):
             frame=state["frame"],
             spin=car["spin"][:, 0],
             yaw_rate=car["yaw_rate"][:, 0],
-            speed=_speed(car),
+            speed=self._speed(car),
         )
         return self.looks.change(pictures, state["key"], state["frame"]).unsqueeze(1)
 
@@ -396,11 +398,6 @@ def five_actions(config: CarRacingConfig) -> Tensor:
 def _grip(on_road: Tensor) -> Tensor:
     """Grip under wheels that touch a tile or not (B, W), as (B, 1, W)."""
     return torch.where(on_road, 1.0, GRASS).unsqueeze(1)
-
-
-def _speed(car: State) -> Tensor:
-    """Speed of the hull (B,), within Box2D's limit."""
-    return torch.sqrt(car["vx"] ** 2 + car["vy"] ** 2)[:, 0].clamp(max=FASTEST)
 
 
 def _hull(car: State) -> tuple[Tensor, Tensor]:

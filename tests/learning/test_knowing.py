@@ -96,6 +96,14 @@ def test_it_is_saved_with_a_run_and_goes_on_as_it_was() -> None:
         assert torch.equal(value, states[1][name]), name
 
 
+def test_one_that_knew_other_numbers_is_refused_in_words() -> None:
+    one = made()
+    tensors, numbers = one.learner.state()
+    tensors["knowing/net/scale.mean"] = torch.zeros(3)
+    with pytest.raises(ValueError, match=r"knows 3 numbers .* another version .* --init-from"):
+        one.learner.load_state(tensors, numbers)
+
+
 def test_a_model_holds_nothing_of_it(tmp_path: Path) -> None:
     made().learner.save(tmp_path / "model.zip")
     assert "knowing" not in json.loads(ZipFile(tmp_path / "model.zip").read("data"))

@@ -124,7 +124,10 @@ def test_carracing_is_told_of_by_its_score_the_first_evaluation_first(
         }  # fmt: skip
         files.append(tmp_path / f"{backend}.txt")
         files[-1].write_text(json.dumps(told))
-    assert add("racer", "--evaluation", *map(str, files), run=run) == 0
+    assert add("racer", run=run) == 0
+    assert "--backend gymnasium --episodes 100 --seed 10000 --json" in capsys.readouterr().out
+    words = ("--replace", "--command", "hotlap train --recipe carracing-small --seed 1")
+    assert add("racer", "--evaluation", *map(str, files), *words, run=run) == 0
     capsys.readouterr()
     assert main(["zoo", "--json"]) == 0
     printed = capsys.readouterr().out
@@ -134,6 +137,7 @@ def test_carracing_is_told_of_by_its_score_the_first_evaluation_first(
     page = (zoo_folder("racer") / "README.md").read_text()
     assert page.index("880.1 (860.0 to 891.0)") < page.index("876.7 (860.0 to 891.0)")
     assert "| driven in | gymnasium |" in page and "carracing:10000" not in page
+    assert "`hotlap train --recipe carracing-small --init-from zoo:racer`" in page
     assert "somebody" not in (zoo_folder("racer") / "evaluation.json").read_text()
 
 

@@ -258,7 +258,6 @@ def test_trees_are_copied_by_name_whatever_their_order() -> None:
 # --- compiled --------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["donkey-telemetry", "carracing", "tag"])
 def test_no_two_parts_of_a_first_state_lie_in_one_place(name: str) -> None:
     # A compiled step is compiled for where its parts lie, and later states' lie apart.
@@ -268,6 +267,7 @@ def test_no_two_parts_of_a_first_state_lie_in_one_place(name: str) -> None:
     assert len(places) > 5 and len(set(places)) == len(places)
 
 
+@pytest.mark.slow
 def test_a_compiled_batch_draws_the_same_and_drives_nearly_the_same() -> None:
     # The compiler reorders sums, so floats drift apart: at most a millimetre in 200 steps.
     settings = {"start": "random", "max_steps": 120, "reward": "v6"}

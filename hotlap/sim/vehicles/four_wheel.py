@@ -18,9 +18,9 @@ limit within Box2D's angular slop, the impulse that a motor has heaped up agains
 takes back before it turns the other way, the yaw that a wheel takes from the body when it starts to
 turn, velocities that the solver matched before the bodies moved, so that a wheel's share of the yaw
 is one step old: it points where the wheel was and it loses a little momentum, and Box2D's speed
-limit: no body moves by more than two units in a step, each is held back by itself, and what hull
-and wheels then have left is shared out in the next step. The state's velocity is the one before
-anything is held back.
+limit (`top_speed`): no body moves by more than two units in a step, each is held back by itself,
+and what hull and wheels then have left is shared out in the next step. The state's velocity is the
+one before anything is held back.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from torch import Tensor
 from hotlap.config.vehicles import VehicleConfig
 from hotlap.sim.vehicles.actuation import lag_share
 
-LONGEST_WAY = 2.0
-"""Of a body in one of Box2D's steps."""
 # Gain of the steering motor in Gymnasium, 1/s.
 _MOTOR_GAIN = 50.0
 # Box2D corrects a joint beyond its limit only down to this much, rad.
@@ -107,10 +105,10 @@ def steer_joint(
 
 
 class Held(NamedTuple):
-    """What the speed limit leaves, (B, N)."""
+    """What the speed limit leaves and takes, (B, N)."""
 
     wheels: list[tuple[Tensor, Tensor]]
-    """Velocity of every wheel, forward and left."""
+    """Velocity that is left to every wheel, forward and left."""
     forward: Tensor
     """What the common velocity loses, forward,"""
     left: Tensor
@@ -120,9 +118,9 @@ class Held(NamedTuple):
 
 
 def hold_back(
-    config: VehicleConfig, velocity: tuple[Tensor, Tensor], yaw: tuple[Tensor, Tensor], dt: float
+    config: VehicleConfig, velocity: tuple[Tensor, Tensor], yaw: tuple[Tensor, Tensor]
 ) -> Held:
-    """Hold every body back that would move too far in a step.
+    """Hold every body back that is faster than the top speed.
 
     `yaw` is (swing, sweep): the yaw rate times the cosine and the sine of the angle that the body
     has turned since its velocities were matched.
@@ -132,12 +130,12 @@ def hold_back(
     hull = config.mass - 4.0 * _WHEEL_MASS
     behind = -sum(_WHEEL_MASS * ahead for ahead, _ in places) / hull
     bodies = [(ahead, aside, _WHEEL_MASS) for ahead, aside in places] + [(behind, 0.0, hull)]
-    most = LONGEST_WAY / dt
+    most = config.top_speed
     wheels = []
     forward, left, spun = torch.zeros_like(vx), torch.zeros_like(vx), torch.zeros_like(vx)
     for ahead, aside, mass in bodies:
         wx, wy = vx - aside * swing + ahead * sweep, vy + ahead * swing + aside * sweep
-        kept = most / torch.sqrt(wx * wx + wy * wy).clamp(min=most)
+        kept = (most / torch.sqrt(wx * wx + wy * wy).clamp(min=1e-6)).clamp(max=1.0)
         wheels.append((wx * kept, wy * kept))
         lost_x, lost_y = wx * (1.0 - kept), wy * (1.0 - kept)
         forward, left = forward + mass * lost_x, left + mass * lost_y
@@ -225,7 +223,7 @@ def move_four_wheel(
     for _ in range(substeps):
         gas = gas + (throttle - gas).clamp(max=config.gas_rate)
         power = gas * (config.engine_power * params["engine"])
-        held = hold_back(config, (vx, vy), (r * torch.cos(dt * r), r * torch.sin(dt * r)), dt)
+        held = hold_back(config, (vx, vy), (r * torch.cos(dt * r), r * torch.sin(dt * r)))
         spins, fx, fy, torque = wheel_forces(
             config, held.wheels, (delta, rear), spins, power, braking, limits, dt
         )
@@ -239,7 +237,7 @@ def move_four_wheel(
         r = r + dt * torque * inverse_inertia
         vx, vy = vx - held.forward + dt * ax, vy - held.left + dt * ay
         east, north = cos * vx - sin * vy, sin * vx + cos * vy
-        held = hold_back(config, (vx, vy), (r, torch.zeros_like(r)), dt)
+        held = hold_back(config, (vx, vy), (r, torch.zeros_like(r)))
         ahead, aside = vx - held.forward, vy - held.left
         x, y = x + dt * (cos * ahead - sin * aside), y + dt * (sin * ahead + cos * aside)
         heading = heading + dt * (r - held.yaw)

@@ -38,7 +38,7 @@ def drive_acceleration(config: VehicleConfig, speed: ArrayLike) -> Speeds:
         spin = v / config.wheel_radius
         force = 2.0 * config.engine_power / (config.wheel_radius * (spin + 5.0))
         moved = config.mass + 4.0 * config.wheel_inertia / config.wheel_radius**2
-        return np.minimum(force / moved, 0.5 * grip)
+        return np.where(v < config.top_speed, np.minimum(force / moved, 0.5 * grip), 0.0)
     share = engine_share(config, torch.as_tensor(v))
     share = share.numpy() if isinstance(share, torch.Tensor) else np.full_like(v, share)
     pull = config.engine_force / (config.mass + config.wheel_mass) * share

@@ -42,6 +42,12 @@ def test_the_simulated_car_accelerates_and_brakes_as_its_limits_say(name: str) -
         np.testing.assert_allclose(found, expected, rtol=0.03)
 
 
+def test_carracings_car_gains_nothing_beyond_box2ds_speed_limit() -> None:
+    car = find_vehicle("carracing")
+    assert limits.top_speed(car) == pytest.approx(100.0)
+    assert limits.drive_acceleration(car, [99.0, 101.0]).tolist() == [pytest.approx(27, rel=0.3), 0]
+
+
 def test_a_unicycle_turns_on_the_spot_and_stops_gaining_at_its_top_speed() -> None:
     robot = find_vehicle("turtlebot")
     assert limits.min_radius(robot) < 1e-6
