@@ -16,7 +16,7 @@ from hotlap.learning.factory import make_policy
 from hotlap.learning.learner import Learner
 from hotlap.learning.zips import open_zip
 from hotlap.records import EvalResult
-from hotlap.research.twins import with_twins, without_twins
+from hotlap.research.twins import with_slow_copies, with_twins, without_twins
 from hotlap.research.zoo import PREFIX, zoo_folder
 from hotlap.store.bundle import Bundle, is_bundle, load_bundle, save_bundle
 from hotlap.tasks.space_tables import describe_space, read_space
@@ -138,7 +138,7 @@ def _open_bundle(name: str, folder: Path, device: str) -> Model:
 def load_weights(policy: Policy, weights: dict[str, Any], source: str) -> None:
     """Give a policy other weights, refused where they do not fit."""
     own = policy.state_dict()
-    weights = with_twins(weights, own)
+    weights = with_slow_copies(with_twins(weights, own), own)
     for name in sorted(own.keys() | weights.keys()):
         ours, theirs = (tuple(w[name].shape) if name in w else None for w in (own, weights))
         if ours != theirs:

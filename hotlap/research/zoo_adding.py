@@ -16,7 +16,7 @@ from hotlap import __version__
 from hotlap.config.zoo import ZooAddConfig
 from hotlap.research.contestants import words_before
 from hotlap.research.models import find_bundle, open_model
-from hotlap.research.twins import without_twins
+from hotlap.research.twins import with_slow_copies, without_slow_copies, without_twins
 from hotlap.research.zoo import (
     CHECKOUT,
     ENTRY,
@@ -144,13 +144,15 @@ def _slim(bundle: Bundle, own: Tensors, half: bool) -> Bundle:
     return replace(
         bundle,
         config=bundle.config | {"run": run},
-        weights=change({name: bundle.weights[name] for name in without_twins(own)}),
+        weights=change({n: bundle.weights[n] for n in without_slow_copies(without_twins(own))}),
         model_zip=None if bundle.model_zip is None else slim_zip(bundle.model_zip, change),
     )
 
 
 def slim_zip(zipped: bytes, change: Callable[[Tensors], Tensors] = dict) -> bytes:
     """A Stable-Baselines3 zip without the state of its optimisers, which stock SB3 still loads.
+
+    Slow copies of nets hold what these hold.
 
     It wants an entry for each optimiser; one that has not stepped yet holds only its settings.
     """
@@ -164,7 +166,8 @@ def slim_zip(zipped: bytes, change: Callable[[Tensors], Tensors] = dict) -> byte
             if name.endswith("optimizer.pth"):
                 data = _saved({**_tensors(data), "state": {}})
             elif name == "policy.pth":
-                data = _saved(change(_tensors(data)))
+                tensors = _tensors(data)  # slow copies have caught up, and are written once
+                data = _saved(change(with_slow_copies(without_slow_copies(tensors), tensors)))
             new.writestr(name, data)
     return slim.getvalue()
 

@@ -319,6 +319,26 @@ def test_tensors_with_several_names_are_written_once_and_read_under_all_of_them(
     assert list(sorted(back)) == sorted(tensors) and back["b"] is back["a"]
 
 
+@pytest.mark.parametrize(("agent", "slow"), [("dqn", "q_net_target"), ("sac", "critic_target")])
+def test_slow_copies_are_left_out_and_have_caught_up_when_opened(
+    add: Add, agent: str, slow: str, tmp_path: Path
+) -> None:
+    run = make_bundle(tmp_path / "model", tiny_run(agent))
+    before = open_model(str(run)).policy.state_dict()
+    assert any(name.startswith(slow) for name in load_bundle(run).weights)
+    assert add("mine", run=run) == 0
+    folder = zoo_folder("mine") / "model"
+    assert not any(name.startswith(slow) for name in load_bundle(folder).weights)
+    stock = {"dqn": stable_baselines3.DQN, "sac": stable_baselines3.SAC}[agent]
+    loaded = stock.load(folder / "model.zip", device="cpu").policy.state_dict()
+    opened = open_model("zoo:mine").policy.state_dict()
+    assert opened.keys() == loaded.keys() == before.keys()
+    for name in before:
+        fast = before[name.replace(slow, slow.removesuffix("_target"))]
+        assert torch.equal(opened[name], fast) and torch.equal(loaded[name], fast)
+    assert any(not torch.equal(before[n], opened[n]) for n in before), "they had lagged behind"
+
+
 def test_a_bundle_holds_a_shared_encoder_once_and_older_ones_are_still_read(
     trained: Path, tmp_path: Path
 ) -> None:
