@@ -205,7 +205,7 @@ def _saved(value: dict[str, Any]) -> bytes:
 
 def _same_settings(champion: Champion) -> str:
     """Words for `hotlap train` that make the net a champion has: its recipe, or its task alone."""
-    words = shlex.split(champion.entry.get("command") or "")
+    words = (champion.entry.get("command") or "").split()
     if "--recipe" in words[:-1]:
         return f"--recipe {words[words.index('--recipe') + 1]}"
     return champion.run.task
