@@ -1,5 +1,6 @@
 """Settings of CarRacing, in our twin and in Gymnasium's own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -98,3 +99,13 @@ class CarRacingConfig:
         """Height, width and channels of a picture."""
         size = SIZES[self.view]
         return size, size, 3 if self.colour else 1
+
+
+def controls(action: Sequence[float], config: CarRacingConfig) -> tuple[float, float, float]:
+    """Steering, gas and brake of an action as the task takes it."""
+    if config.actions == "triple":
+        steer, gas, brake = action
+    else:
+        steer, pedal = action
+        gas, brake = max(pedal, 0.0), config.brake * max(-pedal, 0.0)
+    return min(max(steer, -1.0), 1.0), min(max(gas, 0.0), 1.0), min(max(brake, 0.0), 1.0)

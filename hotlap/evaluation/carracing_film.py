@@ -18,7 +18,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from hotlap.config.carracing import FRAMES_PER_SECOND, CarRacingConfig
+from hotlap.config.carracing import FRAMES_PER_SECOND, controls
 from hotlap.evaluation.film import INK, PAPER, Colour, FilmWriter, Picture
 from hotlap.evaluation.first_episodes import Policy
 from hotlap.tasks.adapters.arrays import to_array
@@ -173,16 +173,6 @@ def newest(env: Interface, observation: Tensor) -> Picture:
     """The newest picture of what a driver is given; a copy, as a step may overwrite it."""
     channels = env.task.observation_space.shape[-1]
     return to_array(observation[0, ..., -channels:])
-
-
-def controls(action: Sequence[float], config: CarRacingConfig) -> tuple[float, float, float]:
-    """Steering, gas and brake of an action as the task takes it."""
-    if config.actions == "triple":
-        steer, gas, brake = action
-    else:
-        steer, pedal = action
-        gas, brake = max(pedal, 0.0), config.brake * max(-pedal, 0.0)
-    return min(max(steer, -1.0), 1.0), min(max(gas, 0.0), 1.0), min(max(brake, 0.0), 1.0)
 
 
 class CarRacingFilm(FilmWriter):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hotlap.config.carracing import CarRacingConfig
+from hotlap.config.carracing import CarRacingConfig, controls
 from hotlap.config.interface import InterfaceConfig
 from hotlap.evaluation.carracing_film import (
     BAR_LEFT,
@@ -23,7 +23,6 @@ from hotlap.evaluation.carracing_film import (
     CarRacingFilm,
     Shot,
     TwinShow,
-    controls,
     drive_episode,
     newest,
 )

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from hotlap.config.carracing import FIVE_ACTIONS, FRAMES_PER_SECOND, CarRacingConfig
+from hotlap.config.carracing import FIVE_ACTIONS, FRAMES_PER_SECOND, CarRacingConfig, controls
 from hotlap.tasks.bridges.carracing_backends import FOR_LEAVING, PER_FRAME, Stepped, version_line
 from hotlap.tasks.bridges.carracing_frames import LOOKS, Pixels, driver_spaces, driver_view
 from hotlap.tasks.bridges.envpool_car import EnvPoolCar
@@ -108,11 +108,7 @@ class CarRacingEnv(gym.Env[Pixels, Any]):
         told = np.asarray(action, np.float64)
         if told.shape != self._acts.shape or not np.isfinite(told).all():
             raise ValueError(f"an action is {self._acts.shape[0]} finite numbers, got {action}")
-        told = np.clip(told, self._acts.low, self._acts.high)
-        if self.config.actions == "triple":
-            return told
-        steer, pedal = told
-        return np.array([steer, max(pedal, 0.0), self.config.brake * max(-pedal, 0.0)])
+        return np.array(controls(told.tolist(), self.config))
 
     def _seen(self, frame: Pixels) -> Pixels:
         changed = LOOKS[self.config.look](frame[None], [self._seed], [self._frames])
