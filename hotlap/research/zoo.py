@@ -157,8 +157,8 @@ def sight(run: RunConfig) -> str:
     """What a policy sees, in a few words."""
     settings = run.settings
     if isinstance(settings, CarRacingConfig):
-        size = 96 if settings.view == "full" else 84
-        seen = f"{size}x{size} {'colour' if settings.colour else 'gray'}, {settings.view}"
+        height, width, channels = settings.shape
+        seen = f"{width}x{height} {'gray' if channels == 1 else 'colour'}, {settings.view}"
     elif not isinstance(settings, DonkeyConfig):
         return run.task
     elif settings.sensor == "camera":
