@@ -34,6 +34,8 @@ class AgentConfig:
     """Features a picture becomes; 0 takes the encoder's own number."""
     standardise: bool = False
     """Give every picture mean 0 and spread 1 before it is looked at."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Arithmetic in which pictures are looked at; auto takes bfloat16 on a GPU."""
     stack: int = 1
     """How many of the latest observations are seen together."""
     normalise_observations: bool = False
@@ -101,8 +103,6 @@ class PPOConfig(AgentConfig):
     """Logarithm of the spread of the actions at the start (gaussian and squashed)."""
     normalise_rewards: bool = False
     """Scale rewards so that returns have spread 1, as seen so far."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the nets; auto takes bfloat16 for pictures on a GPU."""
     teacher: str | None = None
     """Model whose advice is learned from at first; it may see what the learner does not."""
     teacher_weight: float = 20.0

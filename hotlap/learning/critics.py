@@ -16,6 +16,8 @@ from stable_baselines3.common.policies import BaseModel, BasePolicy, ContinuousC
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
+from hotlap.learning.encoders import arithmetic
+
 Critic = TypeVar("Critic", ContinuousCritic, tqc.Critic)
 
 
@@ -80,26 +82,40 @@ def with_layer_norm(net: nn.Module) -> nn.Sequential:
     return nn.Sequential(*parts)
 
 
-def encode(model: BaseModel, seen: Tensor) -> Tensor:
-    """Features (N, F) of what is seen; our own encoders take pictures as bytes."""
+def encode(model: BaseModel, seen: Tensor, precision: str = "float32") -> Tensor:
+    """Features (N, F) of what is seen, as float32; our own encoders take pictures as bytes.
+
+    Only the look is taken in another precision: values of hundreds would be whole numbers in it.
+    """
     encoder = model.features_extractor
     assert encoder is not None
-    if type(encoder).__module__.startswith("hotlap."):
-        return encoder(seen)
-    return model.extract_features(seen, encoder)
+    with arithmetic(seen.device, precision):
+        if type(encoder).__module__.startswith("hotlap."):
+            return encoder(seen).float()
+        return model.extract_features(seen, encoder).float()
 
 
-def values_of(critic: ContinuousCritic | tqc.Critic, seen: Tensor, actions: Tensor) -> Tensor:
+def values_of(
+    critic: ContinuousCritic | tqc.Critic,
+    seen: Tensor,
+    actions: Tensor,
+    precision: str = "float32",
+) -> Tensor:
     """What all critics give for actions (N, C, Q), to teach the critics by."""
     with torch.set_grad_enabled(torch.is_grad_enabled() and not critic.share_features_extractor):
-        features = encode(critic, seen)
+        features = encode(critic, seen, precision)
     return _judge(critic, features, actions)
 
 
-def values_to_climb(critic: ContinuousCritic | tqc.Critic, seen: Tensor, actions: Tensor) -> Tensor:
+def values_to_climb(
+    critic: ContinuousCritic | tqc.Critic,
+    seen: Tensor,
+    actions: Tensor,
+    precision: str = "float32",
+) -> Tensor:
     """The same, where the actions are to be improved and not the look at what is seen."""
     with torch.no_grad():
-        features = encode(critic, seen)
+        features = encode(critic, seen, precision)
     return _judge(critic, features, actions)
 
 
@@ -108,6 +124,6 @@ def _judge(critic: ContinuousCritic | tqc.Critic, features: Tensor, actions: Ten
     return torch.stack([net(known) for net in critic.q_networks], 1)
 
 
-def action_values(net: dqn.QNetwork, seen: Tensor) -> Tensor:
+def action_values(net: dqn.QNetwork, seen: Tensor, precision: str = "float32") -> Tensor:
     """The value of every action (N, A)."""
-    return net.q_net(encode(net, seen))
+    return net.q_net(encode(net, seen, precision))

@@ -8,6 +8,7 @@ from typing import Any
 import stable_baselines3
 import torch
 from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.dqn.policies import QNetwork
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 from torch.optim import Optimizer
@@ -17,7 +18,7 @@ from hotlap.learning.critics import DQNPolicy, action_values
 from hotlap.learning.graphed_update import descend, follow
 from hotlap.learning.learner import Numbers
 from hotlap.learning.off_policy import OffPolicy, replay_settings
-from hotlap.learning.policy_choice import policy_of
+from hotlap.learning.policy_choice import policy_of, precision_of
 from hotlap.learning.replay import Samples
 
 
@@ -84,14 +85,14 @@ class DQN(OffPolicy, stable_baselines3.DQN):
 
     def _update(self, samples: Samples) -> dict[str, Tensor]:
         with torch.no_grad():
-            after = action_values(self.q_net_target, samples.next_observations)
+            after = self._values(self.q_net_target, samples.next_observations)
             judged = after
             if self.double:
-                judged = action_values(self.q_net, samples.next_observations)
+                judged = self._values(self.q_net, samples.next_observations)
             after = after.gather(1, judged.argmax(1, keepdim=True))
             alive = (1.0 - samples.dones) * samples.discounts
             backup, beyond = self._clip_backup(samples.rewards + alive * after)
-        values = action_values(self.q_net, samples.observations)
+        values = self._values(self.q_net, samples.observations)
         taken = values.gather(1, samples.actions)
         loss = smooth_l1_loss(taken, backup, beta=self.huber)
         norm, binds = descend(self.policy.optimizer, loss, self.critic_grad_norm)
@@ -109,6 +110,10 @@ class DQN(OffPolicy, stable_baselines3.DQN):
                 "debug/backup_std": backup.std(),
                 "debug/r": samples.rewards.mean(),
             }
+
+    def _values(self, net: QNetwork, seen: Tensor) -> Tensor:
+        """The value of every action (N, A), to learn from."""
+        return self._fast(action_values)(net, seen, self.precision)
 
     def _follow(self, share: float) -> None:
         """Let the slow copy of the net follow."""
@@ -132,6 +137,7 @@ def make_dqn(
     device: torch.device | str,
     seed: int,
     total_steps: int,
+    compiled: bool = False,
 ) -> DQN:
     """The learner that a config describes."""
     model = DQN(
@@ -143,6 +149,8 @@ def make_dqn(
         double=config.double,
         target_every=config.target_every,
         huber=config.huber,
+        compiled=compiled,
+        precision=precision_of(config, env.observation_space, device),
         device=device,
         seed=seed,
         **replay_settings(config),

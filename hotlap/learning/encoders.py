@@ -6,6 +6,8 @@ Pictures come as bytes and become numbers here, in one pass. Memory keeps the ch
 together (channels last), which convolutions on CPUs are a third faster with.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor, NatureCNN
@@ -14,6 +16,13 @@ from torch.nn.functional import conv2d, relu
 
 FAINTEST = 0.02
 """Spread of a picture, as a share of full scale, below which it is not made much stronger."""
+
+
+def arithmetic(device: torch.device, precision: str) -> AbstractContextManager[object]:
+    """The context in which nets reckon in float32 or in bfloat16."""
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, getattr(torch, precision))
 
 
 def as_numbers(pictures: Tensor) -> Tensor:

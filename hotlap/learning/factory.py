@@ -13,7 +13,7 @@ from hotlap.config.learners import DQNConfig, PPOConfig, TQCConfig
 from hotlap.config.runs import Agent
 from hotlap.learning.dqn import make_dqn
 from hotlap.learning.learner import Learner
-from hotlap.learning.policy_choice import policy_of
+from hotlap.learning.policy_choice import policy_of, precision_of
 from hotlap.learning.ppo import PPO
 from hotlap.learning.sac import make_sac
 from hotlap.learning.tqc import make_tqc
@@ -38,7 +38,7 @@ def make_learner(
         make = make_dqn
     elif isinstance(config, TQCConfig):
         make = make_tqc
-    return make(config, env, device, seed, total_steps)
+    return make(config, env, device, seed, total_steps, compiled)
 
 
 def _make_ppo(
@@ -51,10 +51,6 @@ def _make_ppo(
     total_steps: int,
     compiled: bool,
 ) -> PPO:
-    precision = config.precision
-    if precision == "auto":
-        on_pictures = device.type == "cuda" and is_image_space(env.observation_space)
-        precision = "bfloat16" if on_pictures else "float32"
     rate: Any = config.learning_rate
     learner = PPO(
         kind,  # type: ignore[arg-type]
@@ -72,7 +68,7 @@ def _make_ppo(
         target_kl=config.target_kl or None,
         policy_kwargs=arguments,
         compiled=compiled,
-        precision=precision,
+        precision=precision_of(config, env.observation_space, device),
         scale_rewards=config.normalise_rewards,
         augment=config.augment,
         augment_weight=config.augment_weight,

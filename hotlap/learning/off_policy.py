@@ -41,6 +41,8 @@ class OffPolicy(Driving):
         backup_clip: Largest size of what a critic is taught; 0 is no limit.
         augment: How pictures are changed at random when they are learned from.
         graphed: On a GPU, capture updates and replay them.
+        compiled: On a GPU, compile what nets tell of pictures while they learn.
+        precision: Type in which pictures are looked at while nets learn: float32 or bfloat16.
         settings: As for the algorithm.
     """
 
@@ -48,6 +50,7 @@ class OffPolicy(Driving):
         # The stock class must be able to open the file: no tensors, and no replay of ours.
         "replay_buffer_class", "replay_buffer_kwargs", "_last_obs", "_last_original_obs",
         "_graph", "_graph_rests_on", "_metrics", "_augmentation", "_mirror",
+        "_compiled",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +64,8 @@ class OffPolicy(Driving):
         backup_clip: float = 0.0,
         augment: AugmentationConfig | None = None,
         graphed: bool = True,
+        compiled: bool = False,
+        precision: str = "float32",
         _init_setup_model: bool = True,
         **settings: Any,
     ) -> None:
@@ -75,6 +80,8 @@ class OffPolicy(Driving):
         self.max_updates_per_step = max_updates_per_step
         self.critic_grad_norm, self.backup_clip = critic_grad_norm, backup_clip
         self.augment, self.graphed = augment or AugmentationConfig(), graphed
+        self.compiled, self.precision = compiled, precision
+        self._compiled: dict[Callable[..., Any], Callable[..., Any]] = {}
         self._augmentation: Augmentation | None = None
         self._mirror: Tensor | None = None
         self._updates_owed = 0.0
@@ -89,6 +96,8 @@ class OffPolicy(Driving):
             raise ValueError("VecNormalize is not supported here; let the policy normalise instead")
         if self.use_sde:
             raise ValueError("use_sde is not supported here; leave it out")
+        if self.device.type == "cuda":  # the same shapes again and again: trying out ways pays
+            torch.backends.cudnn.benchmark = True
         self._augmentation = make_augmentation(self.augment, self.observation_space)
         if self.env is not None:  # without one, nothing is driven and nothing learned
             self.replay_buffer = self._make_replay()
@@ -188,6 +197,15 @@ class OffPolicy(Driving):
         told = self._update(samples)
         self._metrics = tuple(told)
         return torch.stack(list(told.values()))
+
+    def _fast(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, compiled where pictures go through it on a GPU."""
+        on_pictures = self.device.type == "cuda" and is_image_space(self.observation_space)
+        if not (self.compiled and on_pictures):
+            return function
+        if function not in self._compiled:
+            self._compiled[function] = torch.compile(function, dynamic=False)
+        return self._compiled[function]
 
     def _changed(self, samples: Samples, change: Augmentation) -> Samples:
         """Samples with their pictures changed, before a step and after it each in its own way.

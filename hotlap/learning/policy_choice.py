@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import torch
 from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.preprocessing import is_image_space
 
 from hotlap.config.learners import DQNConfig, PPOConfig, TQCConfig
 from hotlap.config.runs import Agent
@@ -41,3 +43,11 @@ def policy_of(config: Agent, seen: spaces.Space) -> tuple[type[BasePolicy], dict
         critics = {"n_quantiles": config.quantiles, "n_critics": config.critics}
         return TQCPolicy, arguments | critics
     return SACPolicy, arguments
+
+
+def precision_of(config: Agent, seen: spaces.Space, device: torch.device | str) -> str:
+    """The type that nets reckon in: what the settings name, or what suits device and pictures."""
+    if config.precision != "auto":
+        return config.precision
+    on_pictures = torch.device(device).type == "cuda" and is_image_space(seen)
+    return "bfloat16" if on_pictures else "float32"

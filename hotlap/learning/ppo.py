@@ -23,7 +23,7 @@ from hotlap.learning.augmentation_loss import Agreement, make_agreement
 from hotlap.learning.averages import Average
 from hotlap.learning.batches import batch_of
 from hotlap.learning.captured import Captured
-from hotlap.learning.encoders import Scaled
+from hotlap.learning.encoders import Scaled, arithmetic
 from hotlap.learning.gradient_step import GradientStep
 from hotlap.learning.knowing import Knowing
 from hotlap.learning.learner import Learner, Numbers, refuse_unfinite
@@ -190,7 +190,7 @@ class PPO(Learner, stable_baselines3.PPO):
 
     @torch.no_grad()
     def _policy_step(self, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        with _arithmetic(self.device, self.precision):
+        with arithmetic(self.device, self.precision):
             if self._read is None:
                 action, value, log_prob = self.policy(channels_first(seen))
                 return action, value.flatten(), log_prob
@@ -202,7 +202,7 @@ class PPO(Learner, stable_baselines3.PPO):
     @torch.no_grad()
     def _value(self, seen: Tensor) -> Tensor:
         """Values (N,) of anything seen."""
-        with _arithmetic(self.device, self.precision):
+        with arithmetic(self.device, self.precision):
             if self._read is not None and len(seen) == self.n_envs:
                 return self._read(channels_first(seen))[1]
             return self.policy.predict_values(channels_first(seen)).flatten()
@@ -406,7 +406,7 @@ class _Loss(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss and its metrics, tensors ()."""
         apart: dict[str, Tensor] = {}
-        with _arithmetic(self.device, self.precision):
+        with arithmetic(self.device, self.precision):
             if draws is None and advice is None:
                 value, log_prob, entropy = self.policy.evaluate_actions(seen, action)
             else:
@@ -474,13 +474,6 @@ def _fetch(
     if advice_weight is None:
         return (*samples, draws)
     return (*samples, draws, rollouts.advice_at(chosen), advice_weight)
-
-
-def _arithmetic(device: torch.device, precision: str) -> Any:
-    """The context in which nets compute."""
-    if precision == "float32":
-        return nullcontext()
-    return torch.autocast(device.type, getattr(torch, precision))
 
 
 def _ended_world(batch: BatchEnv | Interface) -> State:

@@ -20,7 +20,7 @@ from hotlap.config.learners import SACConfig
 from hotlap.learning.critics import SACPolicy, encode, values_of, values_to_climb
 from hotlap.learning.graphed_update import descend, follow, set_rate
 from hotlap.learning.off_policy import OffPolicy, replay_settings
-from hotlap.learning.policy_choice import policy_of
+from hotlap.learning.policy_choice import policy_of, precision_of
 from hotlap.learning.replay import Samples
 
 NEAR_ONE = 1e-6
@@ -82,16 +82,17 @@ class SoftActorCritic(OffPolicy):
 
     def _update(self, samples: Samples) -> dict[str, Tensor]:
         seen = samples.observations
-        actions, log_prob = draw_actions(self.actor, seen)
+        actions, log_prob = self._draw(seen)
         weight = self._weigh_entropy(log_prob)
         backup, beyond = self._back_up(samples, weight)
 
-        values = values_of(self.critic, seen, samples.actions)
+        values = self._fast(values_of)(self.critic, seen, samples.actions, self.precision)
         critic_loss = self._critic_loss(values, backup)
         critic_norm, critic_binds = descend(
             self.critic.optimizer, critic_loss, self.critic_grad_norm
         )
-        climbed = self._value(values_to_climb(self.critic, seen, actions))
+        climb = self._fast(values_to_climb)
+        climbed = self._value(climb(self.critic, seen, actions, self.precision))
         actor_loss = (weight * log_prob - climbed).mean()
         actor_norm, actor_binds = descend(self.actor.optimizer, actor_loss, self.actor_grad_norm)
         self._follow()
@@ -118,6 +119,10 @@ class SoftActorCritic(OffPolicy):
                 told["debug/q_difference"] = (by_critic[:, 0] - by_critic[:, 1]).abs().mean()
         return told
 
+    def _draw(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions to learn from, and their log-density."""
+        return squash(*self._fast(aims)(self.actor, seen, self.precision))
+
     def _weigh_entropy(self, log_prob: Tensor) -> Tensor:
         """The weight of the entropy, as it is before it learns from these log-probabilities."""
         if self.ent_coef_optimizer is None:
@@ -133,9 +138,10 @@ class SoftActorCritic(OffPolicy):
     @torch.no_grad()
     def _back_up(self, samples: Samples, weight: Tensor) -> tuple[Tensor, Tensor]:
         """What critics are taught (N, Q'), and the share of it that was clipped."""
-        actions, log_prob = draw_actions(self.actor, samples.next_observations)
-        after = self._believed(values_of(self.critic_target, samples.next_observations, actions))
-        after = after - weight * log_prob
+        seen = samples.next_observations
+        actions, log_prob = self._draw(seen)
+        after = self._fast(values_of)(self.critic_target, seen, actions, self.precision)
+        after = self._believed(after) - weight * log_prob
         alive = (1.0 - samples.dones) * samples.discounts
         return self._clip_backup(samples.rewards + alive * after)
 
@@ -176,8 +182,17 @@ def draw_actions(actor: Actor, seen: Tensor) -> tuple[Tensor, Tensor]:
 
     As Stable-Baselines3 has it, without the checks that would wait for the device.
     """
-    latent = actor.latent_pi(encode(actor, seen))
-    mean, log_std = actor.mu(latent), actor.log_std(latent).clamp(LOG_STD_MIN, LOG_STD_MAX)  # type: ignore[operator]
+    return squash(*aims(actor, seen))
+
+
+def aims(actor: Actor, seen: Tensor, precision: str = "float32") -> tuple[Tensor, Tensor]:
+    """Means of actions (N, A) before they are squashed, and logarithms of their spreads."""
+    latent = actor.latent_pi(encode(actor, seen, precision))
+    return actor.mu(latent), actor.log_std(latent).clamp(LOG_STD_MIN, LOG_STD_MAX)  # type: ignore[operator]
+
+
+def squash(mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
+    """What `draw_actions` tells, of means and spreads."""
     noise = torch.randn_like(mean)
     actions = torch.tanh(mean + log_std.exp() * noise)
     density = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
@@ -203,12 +218,15 @@ def make_sac(
     device: torch.device | str,
     seed: int,
     total_steps: int,
+    compiled: bool = False,
 ) -> SAC:
     """The learner that a config describes."""
     model = SAC(
         SACPolicy,
         env,
         policy_kwargs=policy_of(config, env.observation_space)[1],
+        compiled=compiled,
+        precision=precision_of(config, env.observation_space, device),
         device=device,
         seed=seed,
         **soft_settings(config),

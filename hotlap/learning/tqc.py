@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hotlap.config.learners import TQCConfig
 from hotlap.learning.critics import TQCPolicy
-from hotlap.learning.policy_choice import policy_of
+from hotlap.learning.policy_choice import policy_of, precision_of
 from hotlap.learning.sac import SoftActorCritic, soft_settings
 
 
@@ -74,6 +74,7 @@ def make_tqc(
     device: torch.device | str,
     seed: int,
     total_steps: int,
+    compiled: bool = False,
 ) -> TQC:
     """The learner that a config describes."""
     model = TQC(
@@ -81,6 +82,8 @@ def make_tqc(
         env,
         policy_kwargs=policy_of(config, env.observation_space)[1],
         top_quantiles_to_drop_per_net=config.drop,
+        compiled=compiled,
+        precision=precision_of(config, env.observation_space, device),
         device=device,
         seed=seed,
         **soft_settings(config),
