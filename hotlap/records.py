@@ -82,14 +82,14 @@ class Summary(Record):
     """Number of episodes."""
     mean_return: float
     """Mean of the episodes' returns."""
+    interval: Interval | None
+    """Bootstrap interval (95 %) of `mean_return`; None for a single episode."""
     std_return: float
-    """Their standard deviation, as Stable-Baselines3 reports it (divided by their number)."""
+    """Standard deviation of the returns as Stable-Baselines3 has it (divided by their number)."""
     iqm: float
     """Mean of the middle half of the returns, which a few strange episodes cannot move."""
-    interval: Interval | None
+    iqm_interval: Interval | None
     """Bootstrap interval (95 %) of `iqm`; None for a single episode."""
-    mean_interval: Interval | None
-    """Bootstrap interval (95 %) of `mean_return`; None for a single episode."""
     lap_rate: float | None = None
     """Share of the episodes with a lap that counts."""
     laps_finished: float | None = None
@@ -107,6 +107,11 @@ class Summary(Record):
     over_edge: float | None = None
     """Share of the steps on which some part of the car's width was beyond the road's edge."""
 
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Self:
+        """What `to_table` wrote, today or earlier."""
+        return super().from_table(rename_intervals(table))
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvalResult(Summary):
@@ -119,13 +124,26 @@ class EvalResult(Summary):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Self:
-        """What `to_table` wrote."""
+        """What `to_table` wrote, today or earlier."""
+        table = rename_intervals(table)
         values = {name: _tupled(value) for name, value in table.items()}
         values["episodes"] = tuple(EpisodeResult.from_table(row) for row in table["episodes"])
         values["tracks"] = {
             name: Summary.from_table(row) for name, row in table.get("tracks", {}).items()
         }
         return cls(**values)
+
+
+def rename_intervals(table: Mapping[str, Any]) -> dict[str, Any]:
+    """An evaluation in today's words, from one of any age; those of its tracks and sets as well.
+
+    Once `interval` was that of the IQM, with the mean's in `mean_interval`.
+    """
+    told = {name: _renamed(value) for name, value in table.items()}
+    if "mean_interval" in told:
+        told["iqm_interval"] = told.get("interval")
+        told["interval"] = told.pop("mean_interval")
+    return told
 
 
 def brief(reason: str) -> str:
@@ -152,6 +170,15 @@ def _plain(value: Any) -> Any:
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, tuple):
         return [_plain(inner) for inner in value]
+    return value
+
+
+def _renamed(value: Any) -> Any:
+    """The same with every table inside renamed."""
+    if isinstance(value, Mapping):
+        return rename_intervals(value)
+    if isinstance(value, list):
+        return [_renamed(inner) for inner in value]
     return value
 
 

@@ -38,8 +38,8 @@ def summary_lines(summary: Summary) -> list[str]:
     number = f"{summary.count} episode{'' if summary.count == 1 else 's'}"
     lines = [
         f"return    {summary.mean_return:.2f} ± {summary.std_return:.2f} over {number}"
-        f"{_within(summary.mean_interval, ', mean')}",
-        f"IQM       {summary.iqm:.2f}{_within(summary.interval)}",
+        f"{_within(summary.interval, ', mean')}",
+        f"IQM       {summary.iqm:.2f}{_within(summary.iqm_interval)}",
     ]
     if summary.lap_rate is not None:
         lines.append(f"lap rate  {summary.lap_rate:.0%} of the episodes with a clean lap")
@@ -103,7 +103,9 @@ TRACK_COLUMNS: Columns[Summary] = {
     "episodes": lambda row: str(row.count),
     "return": lambda row: f"{row.mean_return:.2f} ± {row.std_return:.2f}",
     "IQM": lambda row: _number(row.iqm),
-    "95 %": lambda row: row.interval and f"{row.interval[0]:.2f} to {row.interval[1]:.2f}",
+    "95 %": lambda row: (
+        row.iqm_interval and f"{row.iqm_interval[0]:.2f} to {row.iqm_interval[1]:.2f}"
+    ),
     "lap rate": lambda row: _share(row.lap_rate),
     "laps": lambda row: _share(row.laps_finished),
     "mean lap s": lambda row: _number(row.mean_lap_time),

@@ -74,7 +74,7 @@ def _table(report: Report) -> Table:
 
 
 def _cells(row: TrackReport) -> list[str]:
-    within = row.mean_interval
+    within = row.interval
     return [
         *(_set(own) for own in row.sets),
         f"{row.mean_return:.1f}",

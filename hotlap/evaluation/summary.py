@@ -56,10 +56,12 @@ def _summary(groups: list[list[EpisodeResult]], limits: Mapping[str, float]) -> 
     return Summary(
         count=len(every),
         mean_return=float(every.mean()),
+        interval=mean_interval(returns, BOOTSTRAP_SEED) if tell else None,
         std_return=float(every.std()),
         iqm=float(interquartile_mean(every)),
-        interval=bootstrap_interval(returns, interquartile_mean, BOOTSTRAP_SEED) if tell else None,
-        mean_interval=mean_interval(returns, BOOTSTRAP_SEED) if tell else None,
+        iqm_interval=(
+            bootstrap_interval(returns, interquartile_mean, BOOTSTRAP_SEED) if tell else None
+        ),
         lap_rate=sum(lapping) / len(lapping) if lapping else None,
         mean_lap_time=sum(time for time, _ in laps) / len(laps) if laps else None,
         best_lap_time=best,

@@ -24,6 +24,7 @@ from hotlap.config.presets import from_table
 from hotlap.config.runs import RunConfig
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.config.zoo import ZooConfig, refuse_name
+from hotlap.records import rename_intervals
 from hotlap.research.worlds import track_words
 from hotlap.sim.tracks.named import NAMES
 from hotlap.sim.tracks.selection import UNSEEN, chosen_tracks
@@ -104,7 +105,7 @@ def read_champion(name: str, folder: Path) -> Champion:
     run = from_table(RunConfig, config["run"], str(folder / MODEL))
     entry = _read(folder / ENTRY) if (folder / ENTRY).is_file() else {}
     files = sorted(folder.glob(EVALUATIONS), key=lambda path: (len(path.name), path.name))
-    told = tuple(_read(path) for path in files)
+    told = tuple(rename_intervals(_read(path)) for path in files)
     return Champion(name, folder, run, {"before": config.get("before", []), **entry}, told)
 
 
@@ -237,7 +238,7 @@ def score(told: dict[str, Any]) -> str | None:
     """The mean return of an evaluation and where it lies, to read."""
     if told.get("mean_return") is None:
         return None
-    ends = told.get("mean_interval")
+    ends = told.get("interval")
     within = "" if ends is None else f" ({ends[0]:.1f} to {ends[1]:.1f})"
     return f"{told['mean_return']:.1f}{within}"
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hotlap import __version__
 from hotlap.config.zoo import ZooAddConfig
+from hotlap.records import rename_intervals
 from hotlap.research.contestants import words_before
 from hotlap.research.models import find_bundle, open_model
 from hotlap.research.twins import with_slow_copies, without_slow_copies, without_twins
@@ -111,7 +112,7 @@ def read_evaluation(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} does not end with a line of JSON: {error}") from None
     if not isinstance(told, dict) or "mean_return" not in told:
         raise ValueError(f"{path} is not what hotlap evaluate --json prints")
-    told = {name: value for name, value in told.items() if name not in LEFT_OUT}
+    told = {name: value for name, value in rename_intervals(told).items() if name not in LEFT_OUT}
     rows = told.get("tracks", {})
     told["tracks"] = {
         name: {key: value for key, value in row.items() if key not in LEFT_OUT}
@@ -138,12 +139,13 @@ def _refuse_large(champion: Champion, half: bool) -> None:
 def _slim(bundle: Bundle, own: Tensors, half: bool) -> Bundle:
     """The bundle without what only training needs; `own` are the tensors of its policy."""
     change: Callable[[Tensors], Tensors] = halved if half else dict
-    run = bundle.config["run"]
+    run, judged = bundle.config["run"], bundle.evaluation
     if "teacher" in run["agent"]:  # a folder of whoever trained it
         run = run | {"agent": run["agent"] | {"teacher": None}}
     return replace(
         bundle,
         config=bundle.config | {"run": run},
+        evaluation=None if judged is None else rename_intervals(judged),
         weights=change({n: bundle.weights[n] for n in without_slow_copies(without_twins(own))}),
         model_zip=None if bundle.model_zip is None else slim_zip(bundle.model_zip, change),
     )

@@ -115,7 +115,7 @@ def test_crashes_are_told_by_track(report: Report) -> None:
 
 def test_a_report_is_plain_json(report: Report) -> None:
     table = report.to_table()
-    for name in ("lap_rate", "mean_return", "interval", "lap_time_ratio"):
+    for name in ("lap_rate", "mean_return", "interval", "iqm_interval", "lap_time_ratio"):
         assert name in table and all(name in row for row in table["tracks"].values())
     assert len(table["sets"]) == 2 and table["verdict"] == "sometimes"
     assert table["gap"]["mean_return"] == pytest.approx(60.0)

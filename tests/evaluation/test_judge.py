@@ -107,7 +107,7 @@ def test_laps_are_counted_and_held_against_the_limit() -> None:
     assert result.best_lap_time == min(episode.lap_times)
     assert result.lap_time_ratio == pytest.approx(min(episode.lap_times) / limit.time)
     assert 1.0 < result.lap_time_ratio < 1.3
-    assert result.interval is None and result.std_return == 0.0
+    assert result.interval is result.iqm_interval is None and result.std_return == 0.0
 
 
 def one_drive(track: Track, *action: float, **settings: Any) -> EpisodeResult:

@@ -38,17 +38,25 @@ def test_all_episodes_together() -> None:
     assert result.mean_return == 4.5
     assert result.std_return == pytest.approx(8.75**0.5)  # 12.25 + 20.25 + 0.25 + 2.25, over 4
     assert result.iqm == 4.0  # of 3 and 5
-    assert result.mean_interval is not None
-    assert result.mean_interval[0] < 4.5 < result.mean_interval[1]
+    assert result.interval is not None
+    assert result.interval[0] < 4.5 < result.interval[1]
     assert result.lap_rate == 0.5
     assert result.mean_lap_time == pytest.approx(17 / 3)
     assert (result.best_lap_time, result.lap_time_ratio) == (3.0, 1.5)
 
 
+def test_the_interval_is_that_of_the_mean_and_the_middle_half_has_its_own() -> None:
+    rows = [replace(EPISODES[0], episode_return=value) for value in [10.0] * 19 + [-90.0]]
+    result = summarise(rows)
+    assert (result.mean_return, result.iqm) == (5.0, 10.0)
+    assert result.interval is not None and result.interval[0] < 5.0 < result.interval[1] == 10.0
+    assert result.iqm_interval == (10.0, 10.0)  # the one bad episode is never a quarter of a draw
+
+
 def test_each_track_by_itself() -> None:
     tracks = summarise(EPISODES, LIMITS).tracks
     assert tracks["short"].mean_return == 3.0
-    assert tracks["short"].interval == (1.0, 5.0)
+    assert tracks["short"].interval == tracks["short"].iqm_interval == (1.0, 5.0)
     assert tracks["long"].lap_rate == 0.5
     assert (tracks["long"].best_lap_time, tracks["long"].lap_time_ratio) == (10.0, 1.25)
 

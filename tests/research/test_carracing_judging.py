@@ -62,7 +62,7 @@ def test_episodes_in_the_twin_are_driven_on_the_tracks_of_their_seeds(
     assert (told["backend"], told["look"]) == ("twin", "plain")
     assert "environment" not in told
     assert list(told["tracks"]) == ["carracing:10000", "carracing:10001"]
-    low, high = told["mean_interval"]
+    low, high = told["interval"]
     assert low <= told["mean_return"] <= high
     # Gymnasium's own reward from the line, whatever it was trained with: 24 frames cost 2.4, and
     # the first two tiles of about 300 are under the car.
@@ -81,7 +81,7 @@ def test_episodes_in_the_real_one_are_nearly_those_of_the_twin(
     assert real["backend"] == "gymnasium"
     assert real["environment"].startswith("CarRacing-v3 of Gymnasium")
     assert list(real["tracks"]) == list(twin["tracks"])
-    assert {"mean_return", "interval", "tracks", "backend"} <= real.keys()
+    assert {"mean_return", "interval", "iqm_interval", "tracks", "backend"} <= real.keys()
     assert real["mean_return"] == pytest.approx(twin["mean_return"], abs=1e-3)
 
 

@@ -51,7 +51,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 def judged(value: float) -> EvalResult:
     row = EpisodeResult(identity=0, seed=1, episode_return=value, length=3, end="time")
     return EvalResult(
-        count=1, mean_return=value, std_return=0.0, iqm=value, interval=None, mean_interval=None,
+        count=1, mean_return=value, std_return=0.0, iqm=value, interval=None, iqm_interval=None,
         episodes=(row,),
     )  # fmt: skip
 

@@ -48,7 +48,7 @@ def seen_by(config: RunConfig) -> torch.Tensor:
 def result(value: float) -> EvalResult:
     row = EpisodeResult(identity=0, seed=1, episode_return=value, length=3, end="time")
     return EvalResult(
-        count=1, mean_return=value, std_return=0.0, iqm=value, interval=None, mean_interval=None,
+        count=1, mean_return=value, std_return=0.0, iqm=value, interval=None, iqm_interval=None,
         episodes=(row,),
     )  # fmt: skip
 

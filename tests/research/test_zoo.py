@@ -115,9 +115,11 @@ def test_carracing_is_told_of_by_its_score_the_first_evaluation_first(
     settings = CarRacingConfig(tracks=("carracing:3",), repeat=4)
     run = make_bundle(tmp_path / "model", tiny_run(task="carracing", settings=settings))
     files = []
-    for backend, mean in (("gymnasium", 880.12), ("twin", 876.7)):
+    today = {"interval": [860.0, 891.0], "iqm_interval": [890.0, 895.0]}
+    earlier = {"mean_interval": [860.0, 891.0], "interval": [890.0, 895.0]}
+    for backend, mean, within in (("gymnasium", 880.12, today), ("twin", 876.7, earlier)):
         told = {
-            "model": "/home/somebody/run", "mean_return": mean, "mean_interval": [860.0, 891.0],
+            "model": "/home/somebody/run", "mean_return": mean, **within,
             "std_return": 62.3, "iqm": 893.7, "lap_rate": 0.39, "count": 100, "backend": backend,
             "look": "plain", "tracks": {"carracing:10000": {"lap_rate": 0.0}},
             "asked": {"backend": backend},
@@ -139,6 +141,19 @@ def test_carracing_is_told_of_by_its_score_the_first_evaluation_first(
     assert "| driven in | gymnasium |" in page and "carracing:10000" not in page
     assert "`hotlap train --recipe carracing-small --init-from zoo:racer`" in page
     assert "somebody" not in (zoo_folder("racer") / "evaluation.json").read_text()
+    kept = json.loads((zoo_folder("racer") / "evaluation-2.json").read_text())
+    assert today.items() <= kept.items() and "mean_interval" not in kept
+
+
+def test_the_score_of_a_champion_added_earlier_lies_where_its_mean_does(
+    add: Add, tmp_path: Path
+) -> None:
+    assert add("tiny", "--evaluation", str(evaluation(tmp_path))) == 0
+    file = zoo_folder("tiny") / "evaluation.json"
+    told = {"mean_return": 9.0, "interval": [9.5, 9.9], "mean_interval": [8.0, 9.6]}
+    file.write_text(json.dumps(told))
+    (read,) = zoo.read_champion("tiny", zoo_folder("tiny")).evaluations
+    assert zoo.score(read) == "9.0 (8.0 to 9.6)"
 
 
 @pytest.mark.parametrize("words", [["zoo", "show", "tiny"], ["zoo", "tiny"], ["zoo", "zoo:tiny"]])
