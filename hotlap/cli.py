@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 import typing
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without ± shall end nothing
             stream.reconfigure(errors="replace")
+    # The compiler's advice on a GPU: where float32 is asked for, it is meant.
+    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
     if words[:1] == ["--version"]:
         print(f"hotlap {__version__}")
         return 0

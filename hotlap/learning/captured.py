@@ -6,10 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hotlap.tasks.graph import capturing
+from hotlap.tasks.graph import WARM_UPS, capturing, on_the_side
 from hotlap.tasks.task import State
-
-WARM_UPS = 3
 
 
 class Captured:
@@ -44,12 +42,9 @@ class Captured:
     def _capture(self, given: tuple[Tensor, ...]) -> None:
         self._given = tuple(value.clone() for value in given)
         before = [value.clone() for value in self._changes()]
-        side = torch.cuda.Stream(given[0].device if given else None)
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with on_the_side(given[0].device if given else None):
             for _ in range(WARM_UPS):
                 self._function(*self._given)
-        torch.cuda.current_stream().wait_stream(side)
         with capturing() as graph:
             self._answer = self._function(*self._given)
         for value, old in zip(self._changes(), before, strict=True):

@@ -13,10 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim import Adam, Optimizer
 
-from hotlap.tasks.graph import capturing
-
-WARM_UPS = 3
-"""Updates made one kernel at a time before the capture: libraries choose their ways in them."""
+from hotlap.tasks.graph import WARM_UPS, capturing, on_the_side
 
 
 class GraphedUpdate:
@@ -46,12 +43,9 @@ class GraphedUpdate:
 
     def _warm_up(self) -> Tensor:
         """One update on a stream of its own, as a capture asks for."""
-        here, side = torch.cuda.current_stream(), torch.cuda.Stream()
-        side.wait_stream(here)
-        with torch.cuda.stream(side):
+        with on_the_side():
             told = self._update()
-        here.wait_stream(side)
-        told.record_stream(here)
+        told.record_stream(torch.cuda.current_stream())
         return told
 
 

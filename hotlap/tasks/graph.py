@@ -17,6 +17,7 @@ from torch import Tensor
 from hotlap.tasks.task import State, clone_tree, copy_tree, leaves, map_tree
 
 WARM_UPS = 3
+"""Calls made one kernel at a time before a capture: libraries choose their ways in them."""
 
 
 @contextmanager
@@ -35,6 +36,16 @@ def capturing() -> Iterator[torch.cuda.CUDAGraph]:
     finally:
         if collects:
             gc.enable()
+
+
+@contextmanager
+def on_the_side(device: torch.device | None = None) -> Iterator[None]:
+    """A stream of its own, on which a capture asks to be warmed up."""
+    here, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+    side.wait_stream(here)
+    with torch.cuda.stream(side):
+        yield
+    here.wait_stream(side)
 
 
 class GraphedTurn:
@@ -66,12 +77,9 @@ class GraphedTurn:
     def _capture(self, state: State, action: Tensor) -> None:
         self._state = clone_tree(state)
         self._action = action.clone()
-        side = torch.cuda.Stream(action.device)
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with on_the_side(action.device):
             for _ in range(WARM_UPS):
                 self._turn(self._state, self._action)
-        torch.cuda.current_stream().wait_stream(side)
         with capturing() as self._graph:
             played, begun, observation = self._turn(self._state, self._action)
             # What a turn passes through unchanged is the kept state itself: copy it before that

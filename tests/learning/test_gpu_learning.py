@@ -125,3 +125,22 @@ def test_a_knowing_critic_sees_every_step_and_learns(compiled: bool) -> None:
     knowing.judge()
     told.append(float((rollouts.values - rollouts.returns).square().mean()))
     assert told[1] < told[0]
+
+
+@pytest.mark.parametrize("agent", ["dqn", "sac", "tqc"])
+def test_pictures_looked_at_in_bfloat16_and_compiled_teach_the_same(agent: str) -> None:
+    models = {}
+    for compiled, precision in ((True, "auto"), (False, "float32")):
+        run = tiny_run(agent, "camera", device="cuda", compiled=compiled, precision=precision)
+        models[precision] = prepare(run, print).learner
+    quick, plain = models["auto"], models["float32"]
+    assert (quick.precision, plain.precision) == ("bfloat16", "float32")
+    quick.learn_segment(0, 0, 64)  # enough for a capture
+    assert quick._compiled and quick._graph._graph is not None
+    plain.policy.load_state_dict(quick.policy.state_dict())
+    samples = quick.replay_buffer.at(*torch.tensor([[4] * 4, list(range(4))], device="cuda"))
+    told = [model._update(samples) for model in (quick, plain)]
+    for name in ("losses/critic", "debug/backup", "debug/q1"):
+        # Eight bits of every picture's features; actions of the soft ones are drawn as well.
+        close = {"rtol": 0.1, "atol": 0.1 if agent == "dqn" else 1.0}
+        torch.testing.assert_close(told[0][name], told[1][name], **close)
