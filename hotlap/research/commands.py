@@ -1,6 +1,7 @@
 """What `hotlap train`, `hotlap evaluate` and `hotlap watch MODEL` do."""
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from hotlap.evaluation.judge import HELD_OUT, Drive, judge_drives, judge_gym
 from hotlap.evaluation.trajectory_plot import draw_drives
 from hotlap.learning.driver import refuse_other_shape
 from hotlap.records import EvalResult
+from hotlap.research.ahead import Helpers
 from hotlap.research.carracing_judging import evaluate_carracing, watched_settings
 from hotlap.research.contestants import SCRIPTED, Contestant, scripted, trained, zipped
 from hotlap.research.experiment import Prepared, Run, describe, prepare
@@ -60,6 +62,13 @@ def train(config: TrainConfig) -> dict[str, Any]:
     path = config.resume or _folder(config, settled)
     if config.resume is None:
         RunFolder(path).refuse_used()  # before anything is made for nothing
+    # While a teacher learns, there is time enough to compile.
+    with Helpers(settled) if config.teacher_recipe is None else nullcontext():
+        return _train(config, settled, path, began)
+
+
+def _train(config: TrainConfig, settled: RunConfig, path: Path, began: float) -> dict[str, Any]:
+    """Make ready, train, and tell what came of it."""
     settled, prepared = _make_ready(config, settled, path)
     try:
         if config.resume is not None:

@@ -64,13 +64,13 @@ def prepare(config: RunConfig, say: Callable[[str], None]) -> Prepared:
     try:
         if isinstance(config.settings, CarRacingConfig) and config.settings.outside:
             say(f"{env.task.version_line}: its own reward, from the line")
-        return Prepared(env, _prepare_learner(config, env, say))
+        return Prepared(env, prepare_learner(config, env, say))
     except BaseException:
         env.close()
         raise
 
 
-def _prepare_learner(config: RunConfig, env: Any, say: Callable[[str], None]) -> Any:
+def prepare_learner(config: RunConfig, env: Any, say: Callable[[str], None]) -> Any:
     """The learner, and whoever helps it."""
     agent = config.agent
     if isinstance(agent, ReplayConfig):

@@ -172,6 +172,12 @@ class BatchEnv:
         rest = {name: value for name, value in step.items() if name != "observation"}
         return Step(step["observation"], **clone_tree(rest))
 
+    def compile_step(self) -> None:
+        """Have a step compiled, without making one and without looking at anything."""
+        state = clone_tree(self._fresh(self.who, torch.zeros_like(self.who)))
+        shape = (self.num_envs, self.task.seats, *self.task.action_space.shape)
+        self._pass_on(state, torch.zeros(shape, device=self.task.device))
+
     def _step_of(self, played: "Played", observation: Tensor) -> Step:
         """What the caller is told of a turn."""
         return Step(

@@ -1,0 +1,92 @@
+"""Helpers compile what a run will ask for, and nothing else; without them it trains the same."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hotlap.config.presets import to_table
+from hotlap.research import ahead
+from tests.research.tiny import tiny_run
+
+RUN = tiny_run(sensor="camera", knowing=True, compiled=True)
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of what was compiled and then called; nothing is compiled."""
+    names: list[str] = []
+
+    def compile_nothing(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            names.append(function.__name__)
+            return function(*given, **named)
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    return names
+
+
+def test_a_step_is_compiled_without_a_look(called: list[str]) -> None:
+    ahead.compile_step(RUN)
+    assert called == ["_play"]  # a CPU begins apart, and only those that ended
+
+
+def test_a_learner_is_compiled_without_the_worlds(called: list[str]) -> None:
+    ahead.compile_learner(RUN)
+    assert set(called) == {"read", "_step_whole"}  # policy, and the updates of policy and critic
+
+
+def test_on_a_cpu_or_without_a_compiler_nobody_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead.os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (64e9, 80e9))
+    assert ahead.pays(replace(RUN, device="cuda"))
+    assert not ahead.pays(RUN)
+    assert not ahead.pays(replace(RUN, device="cuda", compiled=False))
+    assert not ahead.pays(replace(tiny_run("dqn", "camera"), device="cuda", compiled=True))
+    with ahead.Helpers(RUN) as helpers:
+        assert not helpers.processes
+
+
+@pytest.mark.parametrize(("cores", "free"), [(2, 64e9), (64, 8e9)])
+def test_a_small_machine_is_left_to_the_run(
+    monkeypatch: pytest.MonkeyPatch, cores: int, free: float
+) -> None:
+    monkeypatch.setattr(ahead.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 80e9))
+    assert not ahead.pays(replace(RUN, device="cuda"))
+
+
+def test_helpers_end_with_the_run_and_are_not_asked_twice(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(ahead, "pays", lambda config: True)
+    mark = ahead.mark_of("step", RUN)
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    with ahead.Helpers(RUN) as helpers:
+        (process,) = helpers.processes
+        assert process.args[-1] == "learner"
+        assert process.poll() is None
+    assert process.poll() is not None
+    assert not ahead.mark_of("learner", RUN).exists()
+
+
+@pytest.mark.slow
+def test_a_helper_leaves_its_mark_when_it_is_done(tmp_path: Path) -> None:
+    run = replace(RUN, compiled=False)
+    told = subprocess.run(
+        [sys.executable, "-m", "hotlap.research.ahead", "step"],
+        input=json.dumps(to_table(run)), text=True, capture_output=True, timeout=300, check=False,
+        env={**ahead.os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert len(list((tmp_path / "hotlap").iterdir())) == 1
