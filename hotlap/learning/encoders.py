@@ -19,8 +19,11 @@ FAINTEST = 0.02
 
 
 def arithmetic(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """The context in which nets reckon in float32 or in bfloat16."""
-    if precision == "float32":
+    """The context in which nets reckon in float32 or in bfloat16; on a CPU always in float32.
+
+    There bfloat16 is slower, and on some an illegal instruction.
+    """
+    if precision == "float32" or device.type == "cpu":
         return nullcontext()
     return torch.autocast(device.type, getattr(torch, precision))
 

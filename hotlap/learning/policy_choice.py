@@ -47,7 +47,8 @@ def policy_of(config: Agent, seen: spaces.Space) -> tuple[type[BasePolicy], dict
 
 def precision_of(config: Agent, seen: spaces.Space, device: torch.device | str) -> str:
     """The type that nets reckon in: what the settings name, or what suits device and pictures."""
+    if torch.device(device).type == "cpu":
+        return "float32"
     if config.precision != "auto":
         return config.precision
-    on_pictures = torch.device(device).type == "cuda" and is_image_space(seen)
-    return "bfloat16" if on_pictures else "float32"
+    return "bfloat16" if is_image_space(seen) else "float32"

@@ -10,26 +10,45 @@ compiles itself.
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from math import prod
 from pathlib import Path
+from typing import Self
 
 import torch
 
+import hotlap
+from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.learners import PPOConfig
 from hotlap.config.presets import from_table, to_table
 from hotlap.config.runs import RunConfig
-from hotlap.research.engines.prctl import die_with_parent
+from hotlap.config.tasks import DonkeyConfig
 from hotlap.research.experiment import prepare, prepare_learner
 from hotlap.research.worlds import make_training_env
+from hotlap.sim.threads import usable_cores
 from hotlap.store.closing import Closing
 
 CORES = 6
 """With fewer, helpers would be in the run's way."""
 ROOM = 32e9
 """Bytes that must be free on the GPU: a helper takes as much there as the run itself."""
+COPIES = 12
+"""Pictures of a rollout for which there must be room beside that, per picture: run and helpers."""
+LONGEST = 300
+"""Seconds after which a helper gives up."""
+_CHILD = """
+import os, sys
+from hotlap.research.engines.prctl import die_with_parent
+die_with_parent()
+if os.getppid() == int(sys.argv[2]):  # and has not ended before that
+    from hotlap.research.ahead import help_out
+    help_out(sys.argv[1])
+"""
 
 
 class Helpers(Closing):
@@ -40,9 +59,29 @@ class Helpers(Closing):
     """
 
     def __init__(self, config: RunConfig) -> None:
-        parts = PARTS if pays(config) else ()
-        missing = [part for part in parts if not mark_of(part, config).exists()]
-        self.processes = [_start(part, config) for part in missing]
+        self.config = config
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        """Begin; without those that cannot."""
+        try:
+            for part in PARTS if pays(self.config) else ():
+                if not mark_of(part, self.config).exists():
+                    with suppress(OSError):
+                        self._start(part)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _start(self, part: str) -> None:
+        quiet, words = subprocess.DEVNULL, json.dumps(to_table(self.config)).encode()
+        command = [sys.executable, "-c", _CHILD, part, str(os.getpid())]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
+        self.processes.append(process)
+        assert process.stdin is not None
+        with process.stdin as told:
+            told.write(words)
 
     def close(self) -> None:
         """Leave no process behind."""
@@ -53,22 +92,19 @@ class Helpers(Closing):
 
 def pays(config: RunConfig) -> bool:
     """Whether a run compiles enough for helpers, on a machine with room for them."""
-    if not (config.compiled and isinstance(config.agent, PPOConfig)):
+    agent, settings = config.agent, config.settings
+    if not (config.compiled and isinstance(agent, PPOConfig) and config.device.startswith("cuda")):
         return False
-    if not config.device.startswith("cuda") or (os.cpu_count() or 1) < CORES:
+    pixels = 0
+    if isinstance(settings, CarRacingConfig):
+        pixels = prod(settings.shape)
+    elif isinstance(settings, DonkeyConfig) and settings.sensor == "camera":
+        camera = settings.camera
+        pixels = camera.width * camera.height * (3 if camera.colour else 1)
+    if not pixels or usable_cores() < CORES:
         return False
-    return torch.cuda.mem_get_info(config.device)[0] > ROOM
-
-
-def _start(part: str, config: RunConfig) -> subprocess.Popen[bytes]:
-    quiet = subprocess.DEVNULL
-    process = subprocess.Popen(
-        [sys.executable, "-m", __name__, part], stdin=subprocess.PIPE, stdout=quiet, stderr=quiet
-    )
-    assert process.stdin is not None
-    with process.stdin as words:
-        words.write(json.dumps(to_table(config)).encode())
-    return process
+    needed = ROOM + COPIES * agent.envs * agent.steps * pixels
+    return torch.cuda.mem_get_info(config.device)[0] > needed
 
 
 def mark_of(part: str, config: RunConfig) -> Path:
@@ -76,8 +112,11 @@ def mark_of(part: str, config: RunConfig) -> Path:
     from torch._inductor.runtime.cache_dir_utils import cache_dir  # takes a second to import
 
     told = [to_table(value) for value in (config.settings, config.agent, config.interface)]
-    words = json.dumps([part, torch.__version__, config.device, *told])
-    return Path(cache_dir()) / "hotlap" / hashlib.sha256(words.encode()).hexdigest()
+    card = torch.cuda.get_device_name(config.device) if torch.cuda.is_available() else ""
+    digest = hashlib.sha256(json.dumps([part, torch.__version__, card, *told]).encode())
+    for source in sorted(Path(hotlap.__file__).parent.rglob("*.py")):
+        digest.update(source.read_bytes())
+    return Path(cache_dir()) / "hotlap" / digest.hexdigest()
 
 
 # --- in a helper ---------------------------------------------------------------------------------
@@ -102,15 +141,12 @@ def _keep_quiet(text: str) -> None:
     """Say nothing: the run itself says it."""
 
 
-def main() -> None:
-    """Compile the part that the first argument names, of the run that standard input tells."""
-    die_with_parent()
-    part, config = sys.argv[1], from_table(RunConfig, json.load(sys.stdin), "standard input")
+def help_out(part: str) -> None:
+    """Compile a part of the run that standard input tells."""
+    signal.alarm(LONGEST)
+    config = from_table(RunConfig, json.load(sys.stdin), "standard input")
+    torch.set_num_threads(config.threads)
     PARTS[part](config)
     mark = mark_of(part, config)
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.touch()
-
-
-if __name__ == "__main__":
-    main()

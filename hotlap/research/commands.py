@@ -52,8 +52,13 @@ from hotlap.tasks.devices import choose_device, has_compiler
 from hotlap.tasks.interface import Interface
 
 
-def train(config: TrainConfig) -> dict[str, Any]:
-    """Train, or go on training; say how the best did."""
+def train(config: TrainConfig, helpers: bool = True) -> dict[str, Any]:
+    """Train, or go on training; say how the best did.
+
+    Args:
+        config: What is asked for.
+        helpers: Whether other processes may compile for it.
+    """
     settled = _settled(config)
     torch.set_num_threads(settled.threads)
     refuse_unknown_run(settled, config.trust)
@@ -63,7 +68,7 @@ def train(config: TrainConfig) -> dict[str, Any]:
     if config.resume is None:
         RunFolder(path).refuse_used()  # before anything is made for nothing
     # While a teacher learns, there is time enough to compile.
-    with Helpers(settled) if config.teacher_recipe is None else nullcontext():
+    with Helpers(settled) if helpers and not _has_lesson(config) else nullcontext():
         return _train(config, settled, path, began)
 
 
@@ -107,14 +112,20 @@ def _train(config: TrainConfig, settled: RunConfig, path: Path, began: float) ->
     }
 
 
+def _has_lesson(config: TrainConfig) -> bool:
+    """Whether a teacher is trained first."""
+    return config.teacher_recipe is not None and config.ppo.teacher is None
+
+
 def _make_ready(config: TrainConfig, run: RunConfig, path: Path) -> tuple[RunConfig, Prepared]:
     """Environments, learner, and its teacher, if one is to be trained first."""
 
     def say(text: str) -> None:
         print(text, flush=True)
 
-    if config.teacher_recipe is None or config.ppo.teacher is not None:
+    if not _has_lesson(config):
         return run, prepare(run, say)
+    assert config.teacher_recipe is not None
     path = path if path.name else path.absolute()
     with Lesson(config.teacher_recipe, run, path.with_name(f"{path.name}-teacher"), say) as lesson:
         prepared = prepare(run, say)

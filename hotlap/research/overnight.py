@@ -25,6 +25,7 @@ from hotlap.research.proposer import Seen
 from hotlap.research.publishing import Publisher, without_secrets
 from hotlap.research.space import Dimension, SearchSpace, apply, load_space
 from hotlap.research.study import Study
+from hotlap.sim.threads import usable_cores
 from hotlap.store.atomic import read_folder
 from hotlap.store.bundle import is_bundle, load_bundle
 from hotlap.store.ledger import Ledger, read_ledger, repair_ledger
@@ -310,7 +311,7 @@ def _engine(config: ResearchConfig) -> "LocalEngine | RayEngine":
 
         return RayEngine(config.address or "local", config.workers or None)
     gpus = _gpus(config)
-    room = max(1, len(os.sched_getaffinity(0)))
+    room = usable_cores()
     if gpus:
         room = len(gpus) * (int(1 / config.gpu_share) if config.gpu_share else 1)
     return LocalEngine(config.workers or room, gpus=gpus)

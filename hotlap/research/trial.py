@@ -32,13 +32,13 @@ def _train(run: Path, table: dict[str, Any]) -> dict[str, Any]:
 
     if (run / "config.json").is_file():
         try:
-            return train(TrainConfig(resume=run))
+            return train(TrainConfig(resume=run), helpers=False)
         except DamagedFile as error:
             print(f"{error}; nothing whole is left of the run, it begins anew", flush=True)
             shutil.rmtree(run)
     settings = table["settings"] | table["params"]
     settings |= {"seed": table["seed"], "save_dir": str(run)}
-    return train(apply(TrainConfig, settings, TRIAL))
+    return train(apply(TrainConfig, settings, TRIAL), helpers=False)
 
 
 def _told(answer: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from gymnasium import spaces
 
 from hotlap.config.interface import InterfaceConfig
 from hotlap.config.learners import PPOConfig
+from hotlap.learning.critics import action_values, values_of
 from hotlap.learning.driver import Driver
 from hotlap.learning.factory import make_policy
 from hotlap.learning.policies import ActorCritic
@@ -128,19 +129,22 @@ def test_a_knowing_critic_sees_every_step_and_learns(compiled: bool) -> None:
 
 
 @pytest.mark.parametrize("agent", ["dqn", "sac", "tqc"])
-def test_pictures_looked_at_in_bfloat16_and_compiled_teach_the_same(agent: str) -> None:
-    models = {}
-    for compiled, precision in ((True, "auto"), (False, "float32")):
-        run = tiny_run(agent, "camera", device="cuda", compiled=compiled, precision=precision)
-        models[precision] = prepare(run, print).learner
-    quick, plain = models["auto"], models["float32"]
-    assert (quick.precision, plain.precision) == ("bfloat16", "float32")
-    quick.learn_segment(0, 0, 64)  # enough for a capture
-    assert quick._compiled and quick._graph._graph is not None
-    plain.policy.load_state_dict(quick.policy.state_dict())
-    samples = quick.replay_buffer.at(*torch.tensor([[4] * 4, list(range(4))], device="cuda"))
-    told = [model._update(samples) for model in (quick, plain)]
-    for name in ("losses/critic", "debug/backup", "debug/q1"):
-        # Eight bits of every picture's features; actions of the soft ones are drawn as well.
-        close = {"rtol": 0.1, "atol": 0.1}
-        torch.testing.assert_close(told[0][name], told[1][name], **close)
+def test_pictures_looked_at_in_bfloat16_and_compiled_tell_nearly_the_same(agent: str) -> None:
+    model = prepare(tiny_run(agent, "camera", device="cuda", compiled=True), print).learner
+    model.learn_segment(0, 0, 64)  # enough for a capture
+    assert model.precision == "bfloat16"
+    assert model._compiled and model._graph._graph is not None
+    seen = torch.randint(256, (64, *model.observation_space.shape), device="cuda").to(torch.uint8)
+
+    def tell(pictures: torch.Tensor, quick: bool) -> torch.Tensor:
+        how = model.precision if quick else "float32"
+        if agent == "dqn":
+            values = model._fast(action_values) if quick else action_values
+            return values(model.q_net, pictures, how)
+        values = model._fast(values_of) if quick else values_of
+        return values(model.critic, pictures, torch.zeros(64, 2, device="cuda"), how)
+
+    wanted = tell(seen, quick=False)
+    off = (tell(seen, quick=True) - wanted).abs().mean()
+    unlike = (tell(seen.flip(0), quick=False) - wanted).abs().mean()  # others' pictures
+    assert 0 < off < 0.2 * unlike

@@ -29,4 +29,5 @@ def test_only_pictures_on_a_gpu_are_looked_at_in_bfloat16(
 
 def test_what_the_settings_name_is_taken() -> None:
     assert precision_of(DQNConfig(precision="float32"), PICTURES, "cuda") == "float32"
-    assert precision_of(SACConfig(precision="bfloat16"), NUMBERS, "cpu") == "bfloat16"
+    assert precision_of(SACConfig(precision="bfloat16"), NUMBERS, "cuda") == "bfloat16"
+    assert precision_of(SACConfig(precision="bfloat16"), PICTURES, "cpu") == "float32"

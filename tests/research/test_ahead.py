@@ -1,6 +1,7 @@
 """Helpers compile what a run will ask for, and nothing else; without them it trains the same."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -45,9 +46,10 @@ def test_a_learner_is_compiled_without_the_worlds(called: list[str]) -> None:
 
 
 def test_on_a_cpu_or_without_a_compiler_nobody_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead.os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(ahead, "usable_cores", lambda: 64)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (64e9, 80e9))
     assert ahead.pays(replace(RUN, device="cuda"))
+    assert not ahead.pays(replace(tiny_run(compiled=True), device="cuda"))  # no pictures
     assert not ahead.pays(RUN)
     assert not ahead.pays(replace(RUN, device="cuda", compiled=False))
     assert not ahead.pays(replace(tiny_run("dqn", "camera"), device="cuda", compiled=True))
@@ -55,13 +57,16 @@ def test_on_a_cpu_or_without_a_compiler_nobody_helps(monkeypatch: pytest.MonkeyP
         assert not helpers.processes
 
 
-@pytest.mark.parametrize(("cores", "free"), [(2, 64e9), (64, 8e9)])
+@pytest.mark.parametrize(
+    ("cores", "free", "steps"), [(2, 64e9, 8), (64, 8e9, 8), (64, 64e9, 10**6)]
+)
 def test_a_small_machine_is_left_to_the_run(
-    monkeypatch: pytest.MonkeyPatch, cores: int, free: float
+    monkeypatch: pytest.MonkeyPatch, cores: int, free: float, steps: int
 ) -> None:
-    monkeypatch.setattr(ahead.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(ahead, "usable_cores", lambda: cores)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 80e9))
-    assert not ahead.pays(replace(RUN, device="cuda"))
+    run = tiny_run(sensor="camera", compiled=True, steps=steps, batch_size=2)
+    assert not ahead.pays(replace(run, device="cuda"))
 
 
 def test_helpers_end_with_the_run_and_are_not_asked_twice(
@@ -74,19 +79,39 @@ def test_helpers_end_with_the_run_and_are_not_asked_twice(
     mark.touch()
     with ahead.Helpers(RUN) as helpers:
         (process,) = helpers.processes
-        assert process.args[-1] == "learner"
+        assert process.args[-2] == "learner"
         assert process.poll() is None
     assert process.poll() is not None
     assert not ahead.mark_of("learner", RUN).exists()
 
 
+def test_a_helper_that_cannot_begin_takes_nothing_away(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(ahead, "pays", lambda config: True)
+    monkeypatch.setattr(ahead.sys, "executable", str(tmp_path / "nobody"))
+    with ahead.Helpers(RUN) as helpers:
+        assert not helpers.processes
+
+
+def test_a_helper_whose_run_is_gone_does_nothing(tmp_path: Path) -> None:
+    told = start_helper(tmp_path, parent=1)
+    assert told.returncode == 0, told.stderr
+    assert not (tmp_path / "hotlap").exists()
+
+
 @pytest.mark.slow
 def test_a_helper_leaves_its_mark_when_it_is_done(tmp_path: Path) -> None:
-    run = replace(RUN, compiled=False)
-    told = subprocess.run(
-        [sys.executable, "-m", "hotlap.research.ahead", "step"],
-        input=json.dumps(to_table(run)), text=True, capture_output=True, timeout=300, check=False,
-        env={**ahead.os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
-    )  # fmt: skip
+    told = start_helper(tmp_path, parent=os.getpid())
     assert told.returncode == 0, told.stderr
     assert len(list((tmp_path / "hotlap").iterdir())) == 1
+
+
+def start_helper(cache: Path, parent: int) -> subprocess.CompletedProcess[str]:
+    """Have a step made ready by a helper of its own, which compiles nothing."""
+    return subprocess.run(
+        [sys.executable, "-c", ahead._CHILD, "step", str(parent)],
+        input=json.dumps(to_table(replace(RUN, compiled=False))), text=True, capture_output=True,
+        timeout=300, check=False, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache)},
+    )  # fmt: skip

@@ -83,7 +83,7 @@ def test_classic_dqn_is_the_one_of_stable_baselines() -> None:
         envs=1, replay_size=150_000, batch_size=32, warm_up=100, updates_per_step=0.25,
         learning_rate=1e-4, gamma=0.99, double=False, target_every=10_000, stack=4,
         exploration_fraction=0.1, exploration_final=0.05, critic_grad_norm=10.0,
-        encoder="nature", features=512, net=(),
+        encoder="nature", features=512, net=(), precision="float32",
     )  # fmt: skip
     assert settings_of(run).view == "warp"
 
@@ -94,6 +94,7 @@ def test_classic_sac_is_the_one_with_random_shifts() -> None:
         envs=1, replay_size=30_000, batch_size=256, warm_up=10_000, updates_per_step=2.0,
         learning_rate=1e-4, gamma=0.99, tau=0.01, shift=4, entropy=0.1, learn_entropy=True,
         entropy_bounds=(1e-8, 1e3), stack=4, encoder="nature", features=64, net=(1024, 1024),
+        precision="float32",
     )  # fmt: skip
     assert isinstance(run.agent, SACConfig) and run.agent.augmentation.shift == 4
     assert settings_of(run).view == "crop"

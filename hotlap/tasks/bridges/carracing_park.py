@@ -8,7 +8,6 @@ step with `CarsGone` and all the others with it.
 """
 
 import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 
 from hotlap.config.carracing import CarRacingConfig
 from hotlap.sim.carracing.tile_track import TileTrack
+from hotlap.sim.threads import usable_cores
 
 FIRST_WAIT = 120.0
 """Seconds until a process must have begun."""
@@ -62,8 +62,7 @@ class CarPark:
             raise ValueError(f"num_envs and workers begin at 1, got {num_envs} and {workers}")
         self.version_line = carracing_backends.version_line(config.backend)
         self.num_envs, self.timeout = num_envs, timeout
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        count = min(workers or cores or 1, num_envs)
+        count = min(workers or usable_cores(), num_envs)
         self.shares = [places.tolist() for places in np.array_split(np.arange(num_envs), count)]
         """Places of each process."""
         spawn = multiprocessing.get_context("spawn")
