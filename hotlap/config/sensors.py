@@ -36,6 +36,11 @@ class CameraConfig:
         if self.far <= 1:
             raise ValueError(f"camera `far` must exceed 1 half-width, got {self.far}")
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of a picture."""
+        return self.height, self.width, 3 if self.colour else 1
+
 
 @dataclass(frozen=True)
 class TopDownConfig:

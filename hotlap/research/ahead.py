@@ -99,8 +99,7 @@ def pays(config: RunConfig) -> bool:
     if isinstance(settings, CarRacingConfig):
         pixels = prod(settings.shape)
     elif isinstance(settings, DonkeyConfig) and settings.sensor == "camera":
-        camera = settings.camera
-        pixels = camera.width * camera.height * (3 if camera.colour else 1)
+        pixels = prod(settings.camera.shape)
     if not pixels or usable_cores() < CORES:
         return False
     needed = ROOM + COPIES * agent.envs * agent.steps * pixels

@@ -61,8 +61,8 @@ def _driven_with(model: Model, config: EvaluateConfig) -> tuple[DonkeyConfig, In
     run = model.run
     if run is None:
         settings = zipped(model, "cpu", True, config.task or "donkey").settings
-        channels = 3 if settings.camera.colour else 1
-        return settings, InterfaceConfig(stack=(model.seen.shape or (0,))[-1] // channels)
+        frames = (model.seen.shape or (0,))[-1] // settings.camera.shape[-1]
+        return settings, InterfaceConfig(stack=frames)
     if not isinstance(run.settings, DonkeyConfig):
         raise ValueError(f"{config.model} was not trained on a road; it cannot drive over the wire")
     reward = run.evaluation.reward or run.settings.reward

@@ -175,8 +175,7 @@ class BatchEnv:
     def compile_step(self) -> None:
         """Have a step compiled, without making one and without looking at anything."""
         state = clone_tree(self._fresh(self.who, torch.zeros_like(self.who)))
-        shape = (self.num_envs, self.task.seats, *self.task.action_space.shape)
-        self._pass_on(state, torch.zeros(shape, device=self.task.device))
+        self._pass_on(state, torch.zeros(self._acted, device=self.task.device))
 
     def _step_of(self, played: "Played", observation: Tensor) -> Step:
         """What the caller is told of a turn."""
@@ -310,9 +309,14 @@ class BatchEnv:
             raise RuntimeError("the batch has not begun; call reset first")
         return self._state
 
+    @property
+    def _acted(self) -> tuple[int, ...]:
+        """Shape of all actions of a step: (B, S, A)."""
+        return (self.num_envs, self.task.seats, *self.task.action_space.shape)
+
     def _checked(self, action: Tensor) -> Tensor:
         """Actions as (B, S, A) float32, refused where they are not numbers."""
-        wanted = (self.num_envs, self.task.seats, *self.task.action_space.shape)
+        wanted = self._acted
         action = action.to(self.task.device, torch.float32)
         if action.numel() != math.prod(wanted) or len(action) != self.num_envs:
             shape = wanted if self.task.seats > 1 else (wanted[0], *wanted[2:])

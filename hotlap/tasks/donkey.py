@@ -118,10 +118,7 @@ class DonkeyTask(TrackTask):
     def _observation_space(self) -> spaces.Box:
         config = self.config
         if config.sensor == "camera":
-            channels = 3 if config.camera.colour else 1
-            return spaces.Box(
-                0, 255, (config.camera.height, config.camera.width, channels), np.uint8
-            )
+            return spaces.Box(0, 255, config.camera.shape, np.uint8)
         sizes = {"lidar": config.lidar.beams, "telemetry": 5 + len(PREVIEW)}
         size = len(MOTION) + sizes.get(config.sensor, 6 + 3 * len(COURSE))
         return spaces.Box(-np.inf, np.inf, (size,), np.float32)

@@ -77,8 +77,7 @@ class RoadCamera:
         self.first_look = torch.tensor(first, device=roads.device)
         self._strip = None
         if ranges.noise[1] > 0:
-            channels = 3 if config.colour else 1
-            self._strip = make_strip(config.height, config.width, channels, roads.device)
+            self._strip = make_strip(*config.shape, roads.device)
         most = math.radians(max(abs(end) for end in ranges.camera_pitch))
         play = Play(most, ranges.camera_zoom)
         self.frame = divide_rows(config, self.fields, play)

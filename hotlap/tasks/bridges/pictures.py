@@ -61,11 +61,11 @@ def read_picture(packed: str, camera: CameraConfig) -> Picture:
     except (ValueError, OSError, Image.DecompressionBombError) as error:
         raise SimulatorGone(f"the simulator sent a picture that cannot be read: {error}") from error
     if pixels is None:
-        wanted = (camera.width, camera.height, 3 if camera.colour else 1)
+        height, width, channels = camera.shape
         raise WrongSimulator(
-            f"expected pictures of {_by(wanted)}, got {_by(got)}: the simulator does not follow "
-            f"cam_config; set img_w = {camera.width}, img_h = {camera.height} and "
-            f"img_d = {wanted[2]} there, or train with a camera of {_by(got)}"
+            f"expected pictures of {_by((width, height, channels))}, got {_by(got)}: the simulator "
+            f"does not follow cam_config; set img_w = {width}, img_h = {height} and "
+            f"img_d = {channels} there, or train with a camera of {_by(got)}"
         )
     if camera.colour:
         return pixels

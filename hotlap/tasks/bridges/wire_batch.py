@@ -45,11 +45,9 @@ Found = TypeVar("Found")
 
 def camera_spaces(config: DonkeyConfig) -> tuple[spaces.Box, spaces.Box]:
     """What a driver sees and does: the donkey task's own spaces."""
-    camera = config.camera
-    seen = (camera.height, camera.width, 3 if camera.colour else 1)
     low = np.array([-config.steer_limit, config.throttle_min], dtype=np.float32)
     high = np.array([config.steer_limit, config.throttle_max], dtype=np.float32)
-    return spaces.Box(0, 255, seen, np.uint8), spaces.Box(low, high)
+    return spaces.Box(0, 255, config.camera.shape, np.uint8), spaces.Box(low, high)
 
 
 class WireTask(OutsideTask):
