@@ -114,6 +114,8 @@ class PPOConfig(AgentConfig):
     """Power by which it falls: 1 is evenly; with 4 a third is left after a quarter of the way."""
     knowing: bool = False
     """Whether values are told by a net that knows the state in numbers; the policy does not."""
+    describing: float = 0.0
+    """Weight of how well the encoder can tell that state from what it sees; 0 does not ask."""
     ramp: tuple[float, float] = (0.0, 0.0)
     """Shares of the training at which randomised episodes set in, and are as many as the task's
     settings say; 0 and 0 is from the start."""
@@ -137,7 +139,7 @@ class PPOConfig(AgentConfig):
             raise ValueError(f"clip must lie between 0 and 1, got {self.clip}")
         if not 0 <= self.gae_lambda <= 1:
             raise ValueError(f"gae_lambda must lie in 0..1, got {self.gae_lambda}")
-        for name in ("entropy", "value_weight", "target_kl"):
+        for name in ("entropy", "value_weight", "target_kl", "describing"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if not self.max_grad_norm > 0:
@@ -151,6 +153,8 @@ class PPOConfig(AgentConfig):
             raise ValueError(f"augment_share must lie in (0, 1], got {self.augment_share}")
         if not (self.ramp == (0.0, 0.0) or 0 <= self.ramp[0] < self.ramp[1] <= 1):
             raise ValueError(f"ramp must rise within 0..1, or be 0 and 0, got {self.ramp}")
+        if self.describing and not self.knowing:
+            raise ValueError("describing needs the state in numbers, which knowing has: set both")
         for name in ("teacher_weight", "teacher_fade"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")

@@ -27,6 +27,8 @@ class RandomisationConfig:
     """How many differently lit and painted looks of each style are made to draw from."""
     styles: bool = False
     """Whether a track may be painted in any style, such as a warehouse's, and not in its own."""
+    paint: int = 0
+    """Number of the set of looks; two sets have the plain looks in common and nothing else."""
     noise: Range = ZERO
     """Standard deviation of the picture's noise, in grey levels of 255."""
     blur: Range = ZERO

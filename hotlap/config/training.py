@@ -14,7 +14,7 @@ from hotlap.config.naming import nearest
 from hotlap.config.presets import load_preset
 from hotlap.config.runs import Agent, EvaluationConfig, RollbackConfig, RunConfig, Settings
 from hotlap.config.schedules import CurriculumConfig, PLRConfig, ScheduleConfig, ScheduleName
-from hotlap.config.strengths import Strength, find_randomisation
+from hotlap.config.strengths import find_randomisation
 from hotlap.config.tasks import DonkeyConfig, TagConfig
 
 TRACKERS = ("wandb", "trackio", "mlflow")
@@ -78,9 +78,9 @@ class TrainConfig(Command):
     beside it comes on top."""
     preset: str = "auto"
     """Settings of the task: a shipped preset by name, or a TOML file of your own."""
-    randomise: Strength | None = None
-    """How much looks, lens, car and delay differ between episodes: none, light (half) or full; left
-    out it is the preset's."""
+    randomise: str | None = None
+    """What differs between episodes: none, light (half of everything), full, or parts of full, such
+    as looks,friction,delay (others: image, lens, car, steering); left out it is the preset's."""
     teacher_recipe: str | None = None
     """Train a teacher by this recipe first, while this run is made ready, and be taught by it;
     where ppo.teacher names one, that teaches."""
@@ -441,9 +441,9 @@ class EvaluateConfig(Command):
     """Seed of the episodes; never one of a training, whatever its number."""
     start: Literal["line", "random"] = "random"
     """Begin at the track's own start poses at rest, or anywhere on it, mostly rolling."""
-    randomise: Strength | None = None
-    """How much looks, lens, car and delay differ between episodes: none, light (half) or full; left
-    out it is as in training."""
+    randomise: str | None = None
+    """What differs between episodes: none, light (half of everything), full, or parts of full, such
+    as looks,friction,delay (others: image, lens, car, steering); left out it is as in training."""
     host: str | None = None
     """Drive over the wire, in the simulators on this machine; left out, drive in this process."""
     port: tuple[int, ...] = ()

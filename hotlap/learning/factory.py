@@ -74,6 +74,7 @@ def _make_ppo(
         augment_weight=config.augment_weight,
         augment_share=config.augment_share,
         average_over=config.average_over,
+        describing=config.describing,
         device=device,
         seed=seed,
     )

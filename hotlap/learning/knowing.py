@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
@@ -25,6 +26,8 @@ from hotlap.learning.rollouts import Rollouts
 from hotlap.tasks.task import State
 
 HIDDEN = 256
+LOUD = 4.0
+"""Spread of an account of the state if every number it is mixed from were 1 or -1."""
 MAX_NORM = 0.5
 """Longest gradient."""
 
@@ -44,6 +47,7 @@ class Knowing:
     ) -> None:
         self.see, self.rollouts = see, rollouts
         self._glance = Glance(see)
+        self.size = size
         self._seen = torch.zeros(*rollouts.values.shape, size, device=rollouts.device)
         self._net = _Net(size).to(rollouts.device)
         self._optimizer = torch.optim.Adam(self._net.parameters(), eps=1e-5)
@@ -53,6 +57,10 @@ class Knowing:
             return tuple(column.flatten(0, 1).index_select(0, chosen) for column in columns)
 
         self._descend = GradientStep(self._net, self._optimizer, MAX_NORM, compiled, fetch)
+
+    def told_at(self, chosen: Tensor) -> Tensor:
+        """The scaled state (N, K) of samples by their place among all T * B."""
+        return self._net.scale(self._seen.flatten(0, 1).index_select(0, chosen))
 
     def note(self, world: State, step: int) -> None:
         """Look at the worlds before a step of a rollout."""
@@ -105,6 +113,32 @@ class Knowing:
         self._net.load_state_dict(parts["net"])
         self._optimizer.load_state_dict(parts["optimizer"])
         self._descend.reload()
+
+
+class Account(nn.Module):
+    """The state (N, K) as a policy's own critic could tell it.
+
+    Whoever learns from rewards alone learns to see late. Where values are told by somebody who
+    knows, the policy's own critic has time for another question: what is known of the state. Its
+    answer is a fixed mix of what it makes its value of; nothing is added that would have to be
+    trained, saved or left out. What that asks of the encoder, driving needs too.
+
+    Args:
+        policy: Whose critic it is.
+        size: K.
+    """
+
+    def __init__(self, policy: ActorCriticPolicy, size: int) -> None:
+        super().__init__()
+        width = policy.mlp_extractor.latent_dim_vf
+        fixed = torch.Generator().manual_seed(0)
+        mix = torch.randn(size, width, generator=fixed) * (LOUD / width**0.5)
+        self.mix: Tensor
+        self.register_buffer("mix", mix.to(policy.device))
+
+    def forward(self, latent: Tensor) -> Tensor:
+        """From what the critic makes its value of (N, H)."""
+        return latent @ self.mix.T
 
 
 class _Net(nn.Module):

@@ -92,9 +92,15 @@ class ActorCritic(ActorCriticPolicy):
 
     def read(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """What the nets tell of actions (B, P), and values (B,)."""
+        told, value, _ = self.read_closely(obs)
+        return told, value
+
+    def read_closely(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What `read` tells, and what the critic makes its value of (B, H)."""
         features = self.extract_features(obs)
         latent_actor, latent_critic = self.mlp_extractor(features)
-        return self.action_net(latent_actor).float(), self.value_net(latent_critic)[:, 0].float()
+        told, value = self.action_net(latent_actor), self.value_net(latent_critic)[:, 0]
+        return told.float(), value.float(), latent_critic.float()
 
     def forward(self, obs: Tensor, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """Actions, values (B, 1) and log-probabilities (B,)."""

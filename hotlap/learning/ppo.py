@@ -25,7 +25,7 @@ from hotlap.learning.batches import batch_of
 from hotlap.learning.captured import Captured
 from hotlap.learning.encoders import Scaled, arithmetic
 from hotlap.learning.gradient_step import GradientStep
-from hotlap.learning.knowing import Knowing
+from hotlap.learning.knowing import Account, Knowing
 from hotlap.learning.learner import Learner, Numbers, refuse_unfinite
 from hotlap.learning.policies import ActorCritic
 from hotlap.learning.ramps import Ramp
@@ -49,6 +49,7 @@ class PPO(Learner, stable_baselines3.PPO):
         augment_weight: Weight of the pull of changed pictures towards real ones.
         augment_share: Part of a minibatch that is changed and judged again.
         average_over: Rollouts whose weights are averaged for judging; 1 takes the latest.
+        describing: Weight of how badly the encoder tells the state that `knowing` knows.
         settings: As for Stable-Baselines3's PPO.
     """
 
@@ -74,13 +75,14 @@ class PPO(Learner, stable_baselines3.PPO):
         augment_weight: float = 0.1,
         augment_share: float = 0.25,
         average_over: int = 1,
+        describing: float = 0.0,
         **settings: Any,
     ) -> None:
         self.compiled, self.precision = compiled, precision
         self.reward_scale = RewardScale() if scale_rewards else None
         self.augment = augment or AugmentationConfig()
         self.augment_weight, self.augment_share = augment_weight, augment_share
-        self.average_over = average_over
+        self.average_over, self.describing = average_over, describing
         self.average: Average | None = None
         self._descend: GradientStep | None = None
         self._act: Any = None
@@ -297,7 +299,7 @@ class PPO(Learner, stable_baselines3.PPO):
                 cast(torch.optim.Adam, self.policy.optimizer),
                 self.max_grad_norm,
                 self.compiled and ours,
-                partial(_fetch, rollouts, agreement),
+                partial(_fetch, rollouts, agreement, self.knowing if self.describing else None),
                 captured=ours,
             )
         return self._descend
@@ -387,6 +389,11 @@ class _Loss(nn.Module):
         self.entropy_weight, self.value_weight = learner.ent_coef, learner.vf_coef
         self.normalise = learner.normalize_advantage
         self.agreement, self.agreement_weight = agreement, learner.augment_weight
+        self.describing = learner.describing
+        self.account: Account | None = None
+        if self.describing:
+            assert learner.knowing is not None
+            self.account = Account(self.policy, learner.knowing.size)
         self.value_reach: float | None = None
         if learner.clip_range_vf is not None:
             self.value_reach = learner.clip_range_vf(1.0)  # type: ignore[operator]
@@ -403,14 +410,15 @@ class _Loss(nn.Module):
         draws: Tensor | None = None,
         advice: Tensor | None = None,
         advice_weight: Tensor | None = None,
+        known: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss and its metrics, tensors ()."""
         apart: dict[str, Tensor] = {}
         with arithmetic(self.device, self.precision):
-            if draws is None and advice is None:
+            if draws is None and advice is None and known is None:
                 value, log_prob, entropy = self.policy.evaluate_actions(seen, action)
             else:
-                value, log_prob, entropy, apart = self._compare(seen, action, draws, advice)
+                value, log_prob, entropy, apart = self._compare(seen, action, draws, advice, known)
         value = value.flatten()
         if self.normalise and len(advantage) > 1:  # a single one has no spread
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
@@ -428,6 +436,8 @@ class _Loss(nn.Module):
             loss = loss + self.agreement_weight * pull
         if advice_weight is not None:
             loss = loss + advice_weight * apart["astray"]
+        if known is not None:
+            loss = loss + self.describing * apart["undescribed"]
         metrics = {
             "policy_gradient_loss": policy_loss,
             "value_loss": value_loss,
@@ -439,14 +449,20 @@ class _Loss(nn.Module):
         return loss, {name: metric.detach() for name, metric in (metrics | apart).items()}
 
     def _compare(
-        self, seen: Tensor, action: Tensor, draws: Tensor | None, advice: Tensor | None
+        self,
+        seen: Tensor,
+        action: Tensor,
+        draws: Tensor | None,
+        advice: Tensor | None,
+        known: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor | None, dict[str, Tensor]]:
         """What `evaluate_actions` says, and how far it is from other opinions by name.
 
-        Those are its own of changed pictures (`draws` change them), and a teacher's.
+        Those are its own of changed pictures (`draws` change them), a teacher's, and the state that
+        is known.
         """
         policy = cast(ActorCritic, self.policy)
-        told, value = policy.read(seen)
+        told, value, latent = policy.read_closely(seen)
         apart: dict[str, Tensor] = {}
         if draws is not None:
             assert self.agreement is not None
@@ -455,6 +471,9 @@ class _Loss(nn.Module):
             apart = dict(zip(names, pulls, strict=True))
         if advice is not None:
             apart["astray"] = mse_loss(policy.spread.mode(told), advice)
+        if known is not None:
+            assert self.account is not None
+            apart["undescribed"] = mse_loss(self.account(latent), known)
         log_prob, entropy = policy.spread.log_prob(told, action), policy.spread.entropy(told)
         return value, log_prob, entropy, apart
 
@@ -462,18 +481,16 @@ class _Loss(nn.Module):
 def _fetch(
     rollouts: Rollouts,
     agreement: Agreement | None,
+    knowing: Knowing | None,
     chosen: Tensor,
     reach: Tensor,
     advice_weight: Tensor | None = None,
 ) -> tuple[Any, ...]:
     """What the loss is worked out from, of the samples in these places."""
-    samples = (*rollouts._get_samples(chosen), reach)
-    if agreement is None and advice_weight is None:
-        return samples
     draws = None if agreement is None else agreement.draw(chosen)
-    if advice_weight is None:
-        return (*samples, draws)
-    return (*samples, draws, rollouts.advice_at(chosen), advice_weight)
+    advice = None if advice_weight is None else rollouts.advice_at(chosen)
+    known = None if knowing is None else knowing.told_at(chosen)
+    return (*rollouts._get_samples(chosen), reach, draws, advice, advice_weight, known)
 
 
 def _ended_world(batch: BatchEnv | Interface) -> State:

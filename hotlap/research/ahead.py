@@ -1,10 +1,10 @@
 """A run's compiling, shared with helpers.
 
 On a GPU a run compiles its pictures, its step and its learner one after the other, more than a
-minute in all, although none depends on another. Helpers compile step and learner meanwhile, each in
-a process of its own, into the compiler's cache on disk, where the run finds them when it gets
-there. A helper that fails or comes too late takes nothing away: what the run does not find, it
-compiles itself.
+minute in all, although none depends on another. Helpers compile step and learner meanwhile, and the
+half of the pictures that comes later, each in a process of its own, into the compiler's cache on
+disk, where the run finds them when it gets there. A helper that fails or comes too late takes
+nothing away: what the run does not find, it compiles itself.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ class Helpers(Closing):
     def __enter__(self) -> Self:
         """Begin; without those that cannot."""
         try:
-            for part in PARTS if pays(self.config) else ():
+            for part in parts_of(self.config):
                 if not mark_of(part, self.config).exists():
                     with suppress(OSError):
                         self._start(part)
@@ -88,6 +88,14 @@ class Helpers(Closing):
         for process in self.processes:
             process.kill()
             process.wait()
+
+
+def parts_of(config: RunConfig) -> tuple[str, ...]:
+    """What helpers compile of a run."""
+    if not pays(config):
+        return ()
+    painted = isinstance(config.settings, DonkeyConfig)
+    return tuple(part for part in PARTS if painted or part != "pictures")
 
 
 def pays(config: RunConfig) -> bool:
@@ -121,9 +129,14 @@ def mark_of(part: str, config: RunConfig) -> Path:
 # --- in a helper ---------------------------------------------------------------------------------
 
 
-def compile_step(config: RunConfig) -> None:
+def compile_play(config: RunConfig) -> None:
     """Compile a step of all environments, without looking at anything."""
-    prepare(config, _keep_quiet).env.batch.batch.compile_step()
+    prepare(config, _keep_quiet).env.batch.batch.compile_play()
+
+
+def compile_beginnings(config: RunConfig) -> None:
+    """Compile how their ended episodes begin anew."""
+    prepare(config, _keep_quiet).env.batch.batch.compile_beginnings()
 
 
 def compile_learner(config: RunConfig) -> None:
@@ -133,7 +146,19 @@ def compile_learner(config: RunConfig) -> None:
     learner.learn(learner.n_steps * learner.n_envs)
 
 
-PARTS: dict[str, Callable[[RunConfig], None]] = {"step": compile_step, "learner": compile_learner}
+def compile_pictures(config: RunConfig) -> None:
+    """Compile what paints pictures; what aims them, the run comes to as soon as a helper."""
+    env = make_training_env(config)
+    env.task.camera.compile_painting_only()
+    env.reset()
+
+
+PARTS: dict[str, Callable[[RunConfig], None]] = {
+    "pictures": compile_pictures,
+    "play": compile_play,
+    "beginnings": compile_beginnings,
+    "learner": compile_learner,
+}
 
 
 def _keep_quiet(text: str) -> None:

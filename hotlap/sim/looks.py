@@ -160,8 +160,8 @@ def make_looks(
 
     def paint(which: tuple[str, int]) -> tuple[np.ndarray, np.ndarray]:
         name, variant = which
-        # By name, so that a place looks the same in whatever company.
-        key = [seed, zlib.crc32(name.encode()), variant]
+        # By name, so that a place looks the same in whatever company; and plain it always does.
+        key = [seed if variant else 0, zlib.crc32(name.encode()), variant]
         draw = np.random.Generator(np.random.PCG64(key))
         style = find_style(name)
         if variant:

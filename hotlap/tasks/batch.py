@@ -97,6 +97,7 @@ class BatchEnv:
             raise ValueError(f"who must have shape ({num_envs},), got {tuple(self.who.shape)}")
         self._play_out: Callable[[State, Tensor], Played] = self._play
         self._begin: Callable[[Tensor, Tensor], State] = self._fresh
+        self._begin_ended: Callable[[State, Tensor], State] = self._begun_anew
         self._pass_on: Callable[[State, Tensor], tuple[Played, State]] = self._play_and_begin
         self._observe: Callable[[State], Tensor] = task.observe
         self._turn: Callable[[State, Tensor], tuple[Played, State, Tensor]] = self._take_turn
@@ -113,7 +114,9 @@ class BatchEnv:
             if self._on_cpu and not task.stages_steps:
                 self._play_out, self._begin = compiled(self._play), compiled(self._fresh)
             elif not task.stages_steps:
-                self._pass_on = compiled(self._play_and_begin)
+                # As one they would run as fast, and be compiled in twice the time of the longer.
+                self._play_out = compiled(self._play)
+                self._begin_ended = compiled(self._begun_anew)
         if not self._on_cpu and (task.compiled if captured is None else captured):
             self._turn = GraphedTurn(self._take_turn)
             self.overwrites = True
@@ -172,10 +175,19 @@ class BatchEnv:
         rest = {name: value for name, value in step.items() if name != "observation"}
         return Step(step["observation"], **clone_tree(rest))
 
-    def compile_step(self) -> None:
+    def compile_play(self) -> None:
         """Have a step compiled, without making one and without looking at anything."""
+        self._play_out(*self._rehearsal())
+
+    def compile_beginnings(self) -> None:
+        """Have compiled how ended episodes begin anew."""
+        played = self._play(*self._rehearsal())
+        self._begin_ended(played.state, played.terminated | played.truncated)
+
+    def _rehearsal(self) -> tuple[State, Tensor]:
+        """A state and actions for a step that is not made."""
         state = clone_tree(self._fresh(self.who, torch.zeros_like(self.who)))
-        self._pass_on(state, torch.zeros(self._acted, device=self.task.device))
+        return state, torch.zeros(self._acted, device=self.task.device)
 
     def _step_of(self, played: "Played", observation: Tensor) -> Step:
         """What the caller is told of a turn."""
@@ -218,12 +230,14 @@ class BatchEnv:
         return played, begun, self._observe(begun["world"])
 
     def _play_and_begin(self, state: State, action: Tensor) -> tuple["Played", State]:
-        """Play, and begin ended episodes anew: static shapes, so it can be compiled whole."""
-        played = self._play(state, action)
-        ended = played.state
+        """Play, and begin ended episodes anew: static shapes, so it can be compiled."""
+        played = self._play_out(state, action)
+        return played, self._begin_ended(played.state, played.terminated | played.truncated)
+
+    def _begun_anew(self, ended: State, over: Tensor) -> State:
+        """The state with the next episode of those (B,) whose last is over."""
         fresh = self._fresh(ended["who"], ended["episode"] + 1)
-        begun = choose_tree(played.terminated | played.truncated, fresh, ended)
-        return played, map_tree(torch.Tensor.contiguous, begun)
+        return map_tree(torch.Tensor.contiguous, choose_tree(over, fresh, ended))
 
     def _play_and_begin_some(self, state: State, action: Tensor) -> tuple["Played", State]:
         """The same, with the work of beginning done only for those that ended."""

@@ -135,6 +135,14 @@ REWARDS: dict[str, dict[str, float]] = {
         "steering_change": -0.1,
         "ended": -50.0,
     },
+    # Between the two: a wheel over the edge costs three quick steps and an end two seconds.
+    "sure": {
+        "progress": 1.0,
+        "over_edge": -8.0,
+        "off_road": -2.0,
+        "steering_change": -0.1,
+        "ended": -100.0,
+    },
     # racing, where an end costs more than all that is to come. A learner with a camera would stand
     # still under it, if standing did not end its episode too.
     "careful": {

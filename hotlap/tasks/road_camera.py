@@ -71,8 +71,9 @@ class RoadCamera:
         if ranges.styles:
             styles = tuple(dict.fromkeys([*styles, *DONKEY_STYLES]))
         self.looks = make_looks(
-            styles, ranges.looks, 0, ranges.light, ranges.colour, ranges.texture, roads.device
-        )
+            styles, ranges.looks, ranges.paint, ranges.light, ranges.colour, ranges.texture,
+            roads.device,
+        )  # fmt: skip
         first = [styles.index(track.style) * ranges.looks for track in roads.tracks]
         self.first_look = torch.tensor(first, device=roads.device)
         self._strip = None
@@ -93,6 +94,10 @@ class RoadCamera:
         self._read = _compile(read_band, compiled)
         self._paint = _compile(paint_silhouette, compiled)
         self._spoil = _compile(self._spoiled, compiled and roads.device.type == "cuda")
+
+    def compile_painting_only(self) -> None:
+        """Compile what fills pictures and not what aims them."""
+        self._aim, self._scan = self._take_aim, scan_rows
 
     @property
     def bytes_per_picture(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from hotlap.config.presets import SHIPPED, load_preset
 from hotlap.config.randomisation import RandomisationConfig
-from hotlap.config.strengths import find_randomisation, name_of, weakened
+from hotlap.config.strengths import PARTS, find_randomisation, name_of, weakened
 from hotlap.config.tasks import DonkeyConfig, TagConfig
 from hotlap.config.training import TrainConfig
 
@@ -31,7 +31,7 @@ def test_light_reaches_half_as_far_in_everything() -> None:
     usual = RandomisationConfig()
     assert light.share == full.share == 1.0
     for field in fields(full):
-        if field.name in ("share", "styles"):
+        if field.name in ("share", "styles", "paint"):
             continue
         assert getattr(light, field.name) != getattr(usual, field.name), field.name
 
@@ -43,13 +43,25 @@ def test_all_of_a_strength_is_the_strength_and_none_of_it_nothing() -> None:
     assert weakened(RandomisationConfig(), 0.5) == RandomisationConfig()
 
 
-def test_ranges_are_called_by_their_name() -> None:
-    assert [name_of(find_randomisation(name)) for name in ("none", "light", "full")] == [
-        "none", "light", "full",
-    ]  # fmt: skip
+@pytest.mark.parametrize("name", ["none", "light", "full", "delay", "looks,friction,delay"])
+def test_ranges_are_called_by_their_name(name: str) -> None:
+    ranges = find_randomisation(name)
+    assert name_of(ranges) == name_of(replace(ranges, paint=7)) == name
+
+
+def test_ranges_of_ones_own_have_no_name_and_wrong_names_no_ranges() -> None:
     assert name_of(RandomisationConfig(friction=(0.9, 1.0))) == "own ranges"
-    with pytest.raises(ValueError, match="fulll"):
-        find_randomisation("fulll")
+    for name in ("fulll", "looks,frction", "looks,none", ""):
+        with pytest.raises(ValueError, match="randomisation"):
+            find_randomisation(name)
+
+
+def test_parts_make_up_the_whole_and_are_as_wide_as_in_it() -> None:
+    full, usual = find_randomisation("full"), RandomisationConfig()
+    assert find_randomisation(",".join(PARTS)) == full
+    some = find_randomisation("looks,friction,delay")
+    assert (some.light, some.looks, some.delay) == (full.light, full.looks, full.delay)
+    assert (some.noise, some.camera_up, some.mass) == (usual.noise, usual.camera_up, usual.mass)
 
 
 def test_a_training_is_randomised_as_asked_and_else_as_its_preset_is() -> None:

@@ -8,8 +8,10 @@ from zipfile import ZipFile
 
 import pytest
 import torch
+from torch.nn.functional import mse_loss
 
 from hotlap.config.carracing import CarRacingConfig
+from hotlap.config.learners import PPOConfig
 from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.training import TrainConfig
 from hotlap.learning.advantages import estimate_advantages
@@ -94,6 +96,89 @@ def test_it_is_saved_with_a_run_and_goes_on_as_it_was() -> None:
     assert any(name.startswith("knowing/net") for name in states[0])
     for name, value in states[0].items():
         assert torch.equal(value, states[1][name]), name
+
+
+# --- describing ------------------------------------------------------------------------------
+
+
+def describing(weight: float = 1.0, **own: Any) -> Any:
+    return made(describing=weight, steps=32, learning_rate=3e-3, **own).learner
+
+
+def test_a_fixed_mix_can_tell_the_state() -> None:
+    learner = describing()
+    learner.learn_segment(0, 0, 128)
+    optimizer, losses = learner.policy.optimizer, []
+    optimizer.param_groups[0]["lr"] = 1e-3
+    for _ in range(100):
+        losses.append(undescribed(learner))
+        optimizer.zero_grad()
+        losses[-1].backward()
+        optimizer.step()
+    assert losses[-1].item() < 0.65 * losses[0].item()
+
+
+def test_the_loss_grows_by_what_is_not_described() -> None:
+    told = []
+    for weight in (1.0, 3.0):
+        learner = describing(weight)
+        learner.learn_segment(0, 0, 128)
+        descend = learner._gradient_step(learner.rollout_buffer)
+        _, metrics = descend.module(*descend.fetch(EVERYTHING, torch.tensor(0.2)))
+        told.append({name: metric.item() for name, metric in metrics.items()})
+        rest = told[-1]["loss"] - weight * told[-1]["undescribed"]
+        value = learner.vf_coef * told[-1]["value_loss"]
+        assert rest == pytest.approx(told[-1]["policy_gradient_loss"] + value, abs=1e-5)
+
+
+def test_without_a_weight_nobody_asks_for_the_state() -> None:
+    learner = made(steps=32).learner
+    learner.learn_segment(0, 0, 128)
+    names = learner._gradient_step(learner.rollout_buffer).names
+    assert "undescribed" not in names and "policy_gradient_loss" in names
+
+
+def test_what_is_asked_reaches_the_encoder_and_not_the_actor() -> None:
+    learner = describing()
+    learner.learn_segment(0, 0, 128)
+    learner.policy.optimizer.zero_grad()
+    undescribed(learner).backward()
+    assert learner.policy.features_extractor.cnn[0].weight.grad.abs().max() > 0
+    assert learner.policy.action_net.weight.grad is None
+
+
+def test_a_model_that_describes_has_the_weights_of_one_that_does_not() -> None:
+    plain, other = made().learner.policy.state_dict(), describing().policy.state_dict()
+    assert {k: v.shape for k, v in plain.items()} == {k: v.shape for k, v in other.items()}
+
+
+def test_one_that_describes_goes_on_as_it_was() -> None:
+    one, other = describing(), describing()
+    one.learn_segment(0, 0, 128)
+    other.load_state(*one.state())
+    for each in (one, other):
+        each.learn_segment(0, 1, 128)
+    states = [each.state()[0] for each in (one, other)]
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name
+
+
+def test_what_nobody_knows_cannot_be_described() -> None:
+    with pytest.raises(ValueError, match=r"describing needs .* knowing"):
+        PPOConfig(describing=1.0)
+    with pytest.raises(ValueError, match="describing must be 0 or more"):
+        PPOConfig(describing=-1.0, knowing=True)
+
+
+EVERYTHING = torch.arange(128)
+
+
+def undescribed(learner: Any) -> torch.Tensor:
+    """How far the account of the last rollout is from what is known."""
+    account = learner._gradient_step(learner.rollout_buffer).module.account
+    seen = learner.rollout_buffer._get_samples(EVERYTHING).observations
+    latent = learner.policy.read_closely(seen)[2]
+    return mse_loss(account(latent), learner.knowing.told_at(EVERYTHING))
 
 
 def test_one_that_knew_other_numbers_is_refused_in_words() -> None:

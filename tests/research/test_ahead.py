@@ -36,8 +36,18 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_step_is_compiled_without_a_look(called: list[str]) -> None:
-    ahead.compile_step(RUN)
-    assert called == ["_play"]  # a CPU begins apart, and only those that ended
+    ahead.compile_play(RUN)
+    assert called == ["_play"]
+
+
+def test_beginnings_are_compiled_without_a_step(called: list[str]) -> None:
+    ahead.compile_beginnings(RUN)
+    assert not called  # a CPU begins only those that ended, in another way
+
+
+def test_pictures_are_compiled_without_where_they_are_taken_from(called: list[str]) -> None:
+    ahead.compile_pictures(RUN)
+    assert set(called) == {"_place_planes"}  # a CPU reads and paints without a compiler
 
 
 def test_a_learner_is_compiled_without_the_worlds(called: list[str]) -> None:
@@ -74,9 +84,10 @@ def test_helpers_end_with_the_run_and_are_not_asked_twice(
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(ahead, "pays", lambda config: True)
-    mark = ahead.mark_of("step", RUN)
-    mark.parent.mkdir(parents=True)
-    mark.touch()
+    for part in ("play", "beginnings", "pictures"):
+        mark = ahead.mark_of(part, RUN)
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
     with ahead.Helpers(RUN) as helpers:
         (process,) = helpers.processes
         assert process.args[-2] == "learner"
@@ -111,7 +122,7 @@ def test_a_helper_leaves_its_mark_when_it_is_done(tmp_path: Path) -> None:
 def start_helper(cache: Path, parent: int) -> subprocess.CompletedProcess[str]:
     """Have a step made ready by a helper of its own, which compiles nothing."""
     return subprocess.run(
-        [sys.executable, "-c", ahead._CHILD, "step", str(parent)],
+        [sys.executable, "-c", ahead._CHILD, "play", str(parent)],
         input=json.dumps(to_table(replace(RUN, compiled=False))), text=True, capture_output=True,
         timeout=300, check=False, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache)},
     )  # fmt: skip

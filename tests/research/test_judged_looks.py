@@ -16,6 +16,7 @@ from hotlap.research import commands
 from hotlap.research.contestants import scripted
 from hotlap.research.judged_looks import as_asked
 from hotlap.research.worlds import known_tasks
+from hotlap.sim.looks import make_looks
 
 from .tiny import ROAD
 
@@ -33,7 +34,21 @@ def test_settings_stay_unless_something_is_asked() -> None:
     own = ROAD
     assert as_asked(own, EvaluateConfig("model")) == own
     asked = as_asked(own, EvaluateConfig("model", randomise="full"))
-    assert asked.randomise == find_randomisation("full") and asked.tracks == own.tracks
+    assert replace(asked.randomise, paint=0) == find_randomisation("full")
+    assert asked.tracks == own.tracks
+
+
+@pytest.mark.parametrize("asked", [None, "full", "looks"])
+def test_nobody_is_judged_in_looks_that_were_trained_in(asked: str | None) -> None:
+    own = replace(ROAD, randomise=find_randomisation("full"))
+    judged = as_asked(own, EvaluateConfig("model", randomise=asked)).randomise
+    assert judged.paint != own.randomise.paint
+    trained_in, judged_in = (
+        make_looks(("road",), 3, r.paint, r.light, r.colour, r.texture).gray.view(3, -1)
+        for r in (own.randomise, judged)
+    )
+    same = [bool((a == b).all()) for a in trained_in for b in judged_in]
+    assert same == [True] + 8 * [False]  # the plain look alone
 
 
 def test_a_driver_is_judged_under_other_conditions_and_that_is_said(
@@ -60,7 +75,7 @@ def test_a_report_on_many_tracks_is_randomised_too(
     monkeypatch.setattr(commands, "generalise", stop)
     with pytest.raises(ValueError, match="enough"):
         commands._report(scripted(DRIVER), EvaluateConfig(DRIVER, sets=1, randomise="light"))
-    assert seen == [find_randomisation("light")]
+    assert [replace(ranges, paint=0) for ranges in seen] == [find_randomisation("light")]
 
 
 def test_a_model_is_judged_as_it_was_trained_unless_asked(

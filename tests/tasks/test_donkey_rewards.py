@@ -134,7 +134,7 @@ def test_the_names_offered_are_the_rewards_there_are() -> None:
 
 
 def test_an_unknown_reward_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="default, racing, v1, v2, v3, v4, v5, v6"):
+    with pytest.raises(ValueError, match="default, racing, sure, v1, v2, v3, v4, v5, v6"):
         DonkeyConfig(reward="v7")
 
 
@@ -207,6 +207,7 @@ def rolling(reward: str) -> Tensor:
         ("v5", 1, 0, 1, 1),
         ("v6", 1, 0, 0, 0),
         ("racing", 1, 0, -1, -1),
+        ("sure", 1, 0, -1, -1),
         ("careful", 1, 0, -1, -1),
     ],
 )
@@ -231,7 +232,8 @@ def test_what_a_crash_costs(reward: str, wall_gap: float | None) -> None:
         step = env.step(torch.tensor([[1.0, 0.5]]))
         if step.terminated:
             break
-    price = {"v1": 0.0, "racing": -50.0, "careful": -400.0}.get(reward, -1.0)
+    prices = {"v1": 0.0, "racing": -50.0, "sure": -100.0, "careful": -400.0}
+    price = prices.get(reward, -1.0)
     assert step.terms.get("ended", torch.zeros(1)).item() == price
     if price:
         assert step.reward.item() < 0
