@@ -1,9 +1,9 @@
 """A run's compiling, shared with helpers.
 
 On a GPU a run compiles its pictures, its step and its learner one after the other, more than a
-minute in all, although none depends on another. Helpers compile step and learner meanwhile, and the
-half of the pictures that comes later, each in a process of its own, into the compiler's cache on
-disk, where the run finds them when it gets there. A helper that fails or comes too late takes
+minute in all, although none depends on another. Helpers compile step and learner meanwhile, and
+those stages of a picture that come later, each in a process of its own, into the compiler's cache
+on disk, where the run finds them when it gets there. A helper that fails or comes too late takes
 nothing away: what the run does not find, it compiles itself.
 """
 
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Self
@@ -28,12 +29,13 @@ from hotlap.config.learners import PPOConfig
 from hotlap.config.presets import from_table, to_table
 from hotlap.config.runs import RunConfig
 from hotlap.config.tasks import DonkeyConfig
-from hotlap.research.experiment import prepare, prepare_learner
+from hotlap.research.experiment import prepare_learner, supervise
 from hotlap.research.worlds import make_training_env
 from hotlap.sim.threads import usable_cores
 from hotlap.store.closing import Closing
+from hotlap.tasks.batch import BatchEnv
 
-CORES = 6
+CORES = 8
 """With fewer, helpers would be in the run's way."""
 ROOM = 32e9
 """Bytes that must be free on the GPU: a helper takes as much there as the run itself."""
@@ -94,8 +96,8 @@ def parts_of(config: RunConfig) -> tuple[str, ...]:
     """What helpers compile of a run."""
     if not pays(config):
         return ()
-    painted = isinstance(config.settings, DonkeyConfig)
-    return tuple(part for part in PARTS if painted or part != "pictures")
+    staged = isinstance(config.settings, DonkeyConfig)
+    return tuple(part for part in PARTS if staged or part not in STAGES)
 
 
 def pays(config: RunConfig) -> bool:
@@ -131,12 +133,19 @@ def mark_of(part: str, config: RunConfig) -> Path:
 
 def compile_play(config: RunConfig) -> None:
     """Compile a step of all environments, without looking at anything."""
-    prepare(config, _keep_quiet).env.batch.batch.compile_play()
+    _make_supervised(config).compile_play()
 
 
 def compile_beginnings(config: RunConfig) -> None:
     """Compile how their ended episodes begin anew."""
-    prepare(config, _keep_quiet).env.batch.batch.compile_beginnings()
+    _make_supervised(config).compile_beginnings()
+
+
+def _make_supervised(config: RunConfig) -> BatchEnv:
+    """A run's environments as its learner has them, without the learner."""
+    env = make_training_env(config)
+    supervise(config, env)
+    return env.batch.batch
 
 
 def compile_learner(config: RunConfig) -> None:
@@ -146,15 +155,17 @@ def compile_learner(config: RunConfig) -> None:
     learner.learn(learner.n_steps * learner.n_envs)
 
 
-def compile_pictures(config: RunConfig) -> None:
-    """Compile what paints pictures; what aims them, the run comes to as soon as a helper."""
+def compile_stages(config: RunConfig, stages: tuple[str, ...]) -> None:
+    """Compile some stages of a picture, by looking once."""
     env = make_training_env(config)
-    env.task.camera.compile_painting_only()
+    env.task.camera.compile_only(*stages)
     env.reset()
 
 
+STAGES: dict[str, tuple[str, ...]] = {"places": ("place",), "paints": ("read", "paint", "spoil")}
+"""Stages of a picture that a helper compiles; to the others, the run comes as soon as a helper."""
 PARTS: dict[str, Callable[[RunConfig], None]] = {
-    "pictures": compile_pictures,
+    **{part: partial(compile_stages, stages=stages) for part, stages in STAGES.items()},
     "play": compile_play,
     "beginnings": compile_beginnings,
     "learner": compile_learner,

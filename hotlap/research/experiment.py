@@ -23,7 +23,7 @@ from hotlap.learning.ppo import PPO
 from hotlap.learning.ramps import Ramp
 from hotlap.learning.replay import Replay
 from hotlap.learning.rollouts import Rollouts
-from hotlap.learning.roster import make_roster
+from hotlap.learning.roster import Roster, make_roster
 from hotlap.records import EvalResult
 from hotlap.research.insight import make_insight
 from hotlap.research.keeper import BEFORE, Keeper
@@ -87,12 +87,20 @@ def prepare_learner(config: RunConfig, env: Any, say: Callable[[str], None]) -> 
         ppo = cast(PPO, learner)
         rollouts = cast(Rollouts, ppo.rollout_buffer)
         ppo.knowing = Knowing(*make_insight(env.task), rollouts, config.compiled)
+    ramp, learner.roster = supervise(config, env)
+    if ramp is not None:
+        cast(PPO, learner).ramp = ramp
+    return learner
+
+
+def supervise(config: RunConfig, env: Any) -> tuple[Ramp | None, Roster | None]:
+    """Whoever decides in which worlds environments that have not made a step begin."""
+    agent, ramp = config.agent, None
     if isinstance(agent, PPOConfig) and agent.ramp[1] > 0:
-        cast(PPO, learner).ramp = Ramp(env.batch.batch, agent.ramp)
-    learner.roster = make_roster(
+        ramp = Ramp(env.batch.batch, agent.ramp)
+    return ramp, make_roster(
         config.schedule, env, config.timesteps, advantages=isinstance(agent, PPOConfig)
     )
-    return learner
 
 
 class Run:

@@ -87,17 +87,24 @@ class RoadCamera:
             self._index = torch.empty(shape, dtype=torch.int32)
         # Compiled one by one: what a stage hands on is stored, where a compiler given the whole
         # would work it out again at every pixel.
+        on_cpu = roads.device.type == "cpu"
+        place = _place_planes if on_cpu else place_blocks
         self._aim = _compile(self._take_aim, compiled)
         self._scan = _compile(scan_rows, compiled)
-        place = _place_planes if roads.device.type == "cpu" else place_blocks
         self._place = _compile(place, compiled)
         self._read = _compile(read_band, compiled)
         self._paint = _compile(paint_silhouette, compiled)
-        self._spoil = _compile(self._spoiled, compiled and roads.device.type == "cuda")
+        self._spoil = _compile(self._spoiled, compiled and not on_cpu)
+        self._plain = {
+            "aim": self._take_aim, "scan": scan_rows, "place": place, "read": read_band,
+            "paint": paint_silhouette, "spoil": self._spoiled,
+        }  # fmt: skip
 
-    def compile_painting_only(self) -> None:
-        """Compile what fills pictures and not what aims them."""
-        self._aim, self._scan = self._take_aim, scan_rows
+    def compile_only(self, *stages: str) -> None:
+        """Draw without a compiler but for these stages."""
+        for name, plain in self._plain.items():
+            if name not in stages:
+                setattr(self, f"_{name}", plain)
 
     @property
     def bytes_per_picture(self) -> int:

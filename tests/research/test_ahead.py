@@ -14,6 +14,7 @@ import torch
 
 from hotlap.config.presets import to_table
 from hotlap.research import ahead
+from hotlap.research.worlds import make_training_env
 from tests.research.tiny import tiny_run
 
 RUN = tiny_run(sensor="camera", knowing=True, compiled=True)
@@ -45,9 +46,18 @@ def test_beginnings_are_compiled_without_a_step(called: list[str]) -> None:
     assert not called  # a CPU begins only those that ended, in another way
 
 
-def test_pictures_are_compiled_without_where_they_are_taken_from(called: list[str]) -> None:
-    ahead.compile_pictures(RUN)
-    assert set(called) == {"_place_planes"}  # a CPU reads and paints without a compiler
+def test_stages_of_a_picture_are_compiled_without_the_others(called: list[str]) -> None:
+    ahead.PARTS["places"](RUN)
+    assert set(called) == {"_place_planes"}
+    called.clear()
+    ahead.PARTS["paints"](RUN)
+    assert not called  # a CPU reads without a compiler, and nothing stands beside this road
+
+
+def test_every_stage_of_a_picture_has_its_plain_form() -> None:
+    camera = make_training_env(RUN).task.camera
+    assert {stage for part in ahead.STAGES.values() for stage in part} < set(camera._plain)
+    assert all(callable(getattr(camera, f"_{stage}")) for stage in camera._plain)
 
 
 def test_a_learner_is_compiled_without_the_worlds(called: list[str]) -> None:
@@ -84,7 +94,7 @@ def test_helpers_end_with_the_run_and_are_not_asked_twice(
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(ahead, "pays", lambda config: True)
-    for part in ("play", "beginnings", "pictures"):
+    for part in ("play", "beginnings", "places", "paints"):
         mark = ahead.mark_of(part, RUN)
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
