@@ -10,10 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.preprocessing import is_image_space_channels_first
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor, NatureCNN
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, relu
 
+SMALLEST = {"nature": 36, "small": 20}
+"""Rows and columns that the strides of an encoder leave something of."""
 FAINTEST = 0.02
 """Spread of a picture, as a share of full scale, below which it is not made much stronger."""
 
@@ -185,7 +188,21 @@ def find_encoder(
         return (Scaled, {}) if scaled else (None, {})
     if kind == "flat":
         return FlattenExtractor, {}  # by name: what a learner takes for pictures is a CNN
+    kind = "nature" if kind == "nature" else "small"
+    _refuse_too_small(kind, space)
     arguments: dict[str, int | bool] = {"features_dim": features} if features else {}
     if standardise:  # left out otherwise, as files written before it have it
         arguments["standardise"] = True
-    return (Nature if kind == "nature" else Small), arguments
+    return {"nature": Nature, "small": Small}[kind], arguments
+
+
+def _refuse_too_small(kind: str, space: spaces.Box) -> None:
+    channels = 0 if is_image_space_channels_first(space) else 2
+    rows, columns = (side for k, side in enumerate(space.shape) if k != channels)
+    least = SMALLEST[kind]
+    if min(rows, columns) < least:
+        other = "small" if min(rows, columns) >= SMALLEST["small"] else "flat"
+        raise ValueError(
+            f"the encoder {kind} takes pictures from {least}x{least} up, and these are "
+            f"{columns}x{rows} (width x height): make them larger, or take the encoder {other}"
+        )

@@ -10,6 +10,7 @@ from torch import Tensor
 from hotlap.config.learners import DQNConfig, PPOConfig, SACConfig, TQCConfig
 from hotlap.config.runs import Agent
 from hotlap.learning.encoders import (
+    SMALLEST,
     Nature,
     Scaled,
     Small,
@@ -126,6 +127,19 @@ def test_encoders_are_found_by_what_is_seen() -> None:
     assert find_encoder("nature", PICTURE, scaled=False, features=0) == (Nature, {})
     assert find_encoder("flat", PICTURE, scaled=False, features=9) == (FlattenExtractor, {})
     assert find_encoder("nature", PICTURE, False, 9) == (Nature, {"features_dim": 9})
+
+
+@pytest.mark.parametrize(("kind", "size"), SMALLEST.items())
+def test_pictures_that_an_encoder_leaves_nothing_of_are_refused(kind: str, size: int) -> None:
+    space = spaces.Box(0, 255, (3, size, 48), np.uint8)
+    encoder, _ = find_encoder(kind, space, scaled=False, features=0)
+    assert encoder is not None
+    seen = torch.zeros(1, *space.shape, dtype=torch.uint8)
+    assert encoder(space)(seen).shape[0] == 1  # type: ignore[arg-type]
+    for shape in ((3, size - 1, 48), (size - 1, 48, 3)):  # before and after they are turned
+        less = spaces.Box(0, 255, shape, np.uint8)
+        with pytest.raises(ValueError, match=f"48x{size - 1}.*take the encoder (small|flat)"):
+            find_encoder(kind, less, scaled=False, features=0)
 
 
 @pytest.mark.parametrize("agent", [PPOConfig, DQNConfig, SACConfig, TQCConfig])
