@@ -26,7 +26,8 @@ class RandomisationConfig:
     looks: int = 1
     """How many differently lit and painted looks of each style are made to draw from."""
     styles: bool = False
-    """Whether a track may be painted in any style, such as a warehouse's, and not in its own."""
+    """Whether half of the episodes that differ are painted in any style, such as a warehouse's; the
+    others stay in their track's own."""
     paint: int = 0
     """Number of the set of looks; two sets have the plain looks in common and nothing else."""
     noise: Range = ZERO

@@ -36,7 +36,7 @@ from hotlap.sim.camera import (
 from hotlap.sim.fields import Fields, survey
 from hotlap.sim.looks import DONKEY_STYLES, make_looks
 from hotlap.sim.optics import add_noise, blur, make_strip
-from hotlap.sim.random import Stream, integers, make_key
+from hotlap.sim.random import Stream, integers, make_key, uniform
 from hotlap.sim.randomisation import differs, draw_camera
 from hotlap.sim.roads import Roads
 from hotlap.sim.silhouettes import Silhouette
@@ -46,6 +46,10 @@ from hotlap.tasks.task import compiled as compile_whole
 
 CHUNK = 64
 """Pictures drawn at a time on a CPU, so that what is worked on stays in its cache."""
+DISGUISED = 0.5
+"""Share of the randomised episodes that wear any style, where styles may change. In the others a
+track varies in its own: roads that hardly differ from their land are hardest, and only some styles
+have them."""
 BYTES_PER_BLOCK = 128
 """What a compiled step keeps of each block of a picture at once; measured on a GPU."""
 
@@ -122,7 +126,9 @@ class RoadCamera:
         own, drawn = self.first_look[road], self.ranges.looks
         look = own + integers(make_key(key, Stream.LOOK), drawn).squeeze(-1)
         if self.ranges.styles:
-            look = integers(make_key(key, Stream.STYLE), drawn * len(self.looks.styles)).squeeze(-1)
+            any_look = integers(make_key(key, Stream.STYLE), drawn * len(self.looks.styles))
+            disguised = uniform(make_key(key, Stream.STYLE, 1), 1) < DISGUISED
+            look = torch.where(disguised, any_look, look.unsqueeze(-1)).squeeze(-1)
         differ = differs(self.ranges, key, share)
         if differ is not None:
             look = torch.where(differ, look, own)  # the first of a style is the plain one
