@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hotlap.config.interface import InterfaceConfig
 from hotlap.tasks.batch import BatchEnv, Step
-from hotlap.tasks.task import State, Task, map_tree
+from hotlap.tasks.task import State, Task, compiled, map_tree
 
 
 class Interface:
@@ -43,7 +43,10 @@ class Interface:
             self.table = table.to(self.device)
             self.action_space = spaces.Discrete(len(self.table))
         self.observation_space = stacked_space(self.task.observation_space, config.stack)
-        self._reel = Reel(config.stack, config.stack_every) if config.stack > 1 else None
+        self._reel: Reel | None = None
+        if config.stack > 1:
+            fused = self.task.compiled and len(self.task.observation_space.shape) == 3
+            self._reel = Reel(config.stack, config.stack_every, fused)
 
     def reset(self, seed: int | None = None, mask: Tensor | None = None) -> Tensor:
         """Begin anew: everything, or with a mask (B,) only those, at their next episode."""
@@ -110,9 +113,11 @@ class Reel:
     Args:
         stack: K.
         every: Steps between two of them.
+        fused: Find and interleave frames in one compiled pass: without a compiler, which does it
+            byte by byte one after the other, that takes longer than drawing them.
     """
 
-    def __init__(self, stack: int, every: int) -> None:
+    def __init__(self, stack: int, every: int, fused: bool = False) -> None:
         self.lags = [every * back for back in range(stack - 1, -1, -1)]
         """Steps back to each frame, oldest first."""
         self.length = self.lags[0] + 1
@@ -122,6 +127,9 @@ class Reel:
         self._age = torch.empty(0)
         self._old_age = torch.empty(0)
         self._newest = 0
+        self._places: list[Tensor] = []
+        """Every place in the ring (), as a tensor: as numbers, each would be compiled for."""
+        self._find_all = compiled(find_frames) if fused else find_frames
 
     @property
     def begun(self) -> bool:
@@ -157,7 +165,8 @@ class Reel:
         """All but the newest of what `index` (N,) would see had the latest step begun nothing."""
         if not len(self._old_age):
             raise RuntimeError("there is no step to look back on; call step first")
-        return self._frames(self._back[:-1], index, self._old_age[index] + 1)
+        newest, age = self._places[self._newest], self._old_age[index] + 1
+        return find_frames(self._ring, newest, self._back[:-1], index, age)
 
     def save(self) -> State:
         """A copy of all of it."""
@@ -175,15 +184,27 @@ class Reel:
         """Make what every step needs; returns what is seen."""
         self._everybody = torch.arange(len(self._age), device=self._age.device)
         self._back = torch.tensor(self.lags, device=self._age.device).unsqueeze(-1)  # (K, 1)
+        places = range(self.length)
+        self._places = [torch.tensor(place, device=self._age.device) for place in places]
         return self._seen()
 
     def _seen(self) -> Tensor:
-        return self._frames(self._back, self._everybody, self._age)
+        newest = self._places[self._newest]
+        return self._find_all(self._ring, newest, self._back, self._everybody, self._age)
 
-    def _frames(self, back: Tensor, who: Tensor, age: Tensor) -> Tensor:
-        """Frames (N, ..., L * C), `back` (L, 1) steps ago, of `who` (N,), none beyond its age."""
-        found = self._ring[(self._newest - back.minimum(age)) % self.length, who]
-        return found.movedim(0, -2).flatten(-2)
+
+def find_frames(ring: Tensor, newest: Tensor, back: Tensor, who: Tensor, age: Tensor) -> Tensor:
+    """Frames (N, ..., L * C) of a ring (R, B, ..., C), none beyond its owner's age.
+
+    Args:
+        ring: Of all environments, one step after the other.
+        newest: Place of the latest ().
+        back: Steps back to each (L, 1).
+        who: Whose (N,).
+        age: Steps since their episodes began (N,).
+    """
+    found = ring[(newest - back.minimum(age)) % len(ring), who]
+    return found.movedim(0, -2).flatten(-2)
 
 
 def action_table(space: spaces.Box, config: InterfaceConfig) -> Tensor:

@@ -232,7 +232,7 @@ def test_what_a_crash_costs(reward: str, wall_gap: float | None) -> None:
         step = env.step(torch.tensor([[1.0, 0.5]]))
         if step.terminated:
             break
-    prices = {"v1": 0.0, "racing": -50.0, "sure": -100.0, "careful": -400.0}
+    prices = {"v1": 0.0, "racing": -50.0, "sure": -120.0, "careful": -400.0}
     price = prices.get(reward, -1.0)
     assert step.terms.get("ended", torch.zeros(1)).item() == price
     if price:

@@ -12,7 +12,7 @@ from torch import Tensor
 from hotlap.config.interface import InterfaceConfig
 from hotlap.config.sensors import CameraConfig
 from hotlap.tasks.batch import BatchEnv, Step
-from hotlap.tasks.interface import Interface, action_table, encode_action, stacked_space
+from hotlap.tasks.interface import Interface, Reel, action_table, encode_action, stacked_space
 from hotlap.tasks.registry import make_task
 from hotlap.tasks.task import Task
 
@@ -124,6 +124,21 @@ def test_a_stack_is_what_single_frames_give_stacked_by_hand(
         assert torch.equal(step.observation, torch.cat(frames[::every], -1))
         assert step.observation.shape[1:] == stacked.observation_space.shape
     assert ended > 2 * WORLD
+
+
+@pytest.mark.slow
+def test_frames_found_in_one_compiled_pass_are_the_same() -> None:
+    """And compiled once, wherever in its ring the newest frame lies."""
+    generator = torch.Generator().manual_seed(0)
+    frames = torch.randint(0, 256, (12, WORLD, 16, 20, 3), dtype=torch.uint8, generator=generator)
+    ends = torch.rand(12, WORLD, generator=generator) < 0.2
+    plain, fused = Reel(3, 2), Reel(3, 2, fused=True)
+    assert torch.equal(plain.begin(frames[0]), fused.begin(frames[0]))
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for frame, ended in zip(frames[1:], ends[1:], strict=True):
+            assert torch.equal(plain.add(frame, ended), fused.add(frame, ended))
+    who = torch.tensor([3, 1])
+    assert torch.equal(plain.before(who), fused.before(who))
 
 
 def test_what_a_cut_off_world_shows_is_the_step_befores_with_the_newest_frame() -> None:
