@@ -146,7 +146,7 @@ REWARDS: dict[str, dict[str, float]] = {
         "ended": -120.0,
     },
     # sure, where an end costs six seconds and more. A learner with a camera would stand still under
-    # it, if standing did not end its episode too; better it follows on sure, which is learned faster.
+    # it, if standing did not end its episode too. Best after sure, which is learned faster.
     "careful": {
         "progress": 1.0,
         "over_edge": -10.0,
