@@ -6,9 +6,9 @@
 
 Each family draws a shape, checks it, and on failure tries again with a more careful draw. The last
 attempt needs no luck: its shape is valid by construction. What every track of every family keeps
-(and the tests check): the reference line is the middle of the road, it never crosses itself, parts
-of the road leave `CLEARANCE` half-widths between their middles, and no bend is tighter than
-`MIN_RADIUS` half-widths.
+(and the tests check): the reference line is the middle of the road, it never crosses itself (an
+`eight` does, once), parts of the road leave `CLEARANCE` half-widths between their middles, and no
+bend is tighter than `MIN_RADIUS` half-widths.
 """
 
 import math
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from hotlap.sim.tracks import curves, lattice
 from hotlap.sim.tracks.track import Array, Track
@@ -37,6 +38,8 @@ _BLUR = 0.16  # half-widths of Gaussian blur, so that curvature has no jumps
 _WIDEST = 12.0  # half-widths: a corner is never rounder than this
 _MAX_STEPS = 4000  # of the walker that draws a loop
 _APART = 6.0  # half-widths of road beyond which two samples count as different parts of it
+_CROSSROADS = 4.0  # half-widths of road on every arm of a crossing that may come near another
+_LEAST_CROSSING = math.sin(math.radians(40))  # roads that cross meet at no smaller angle
 
 
 def road(seed: int, half_width: float = DONKEY_HALF_WIDTH, spans: int = 1000) -> Track:
@@ -103,6 +106,41 @@ def hills(seed: int, half_width: float = DONKEY_HALF_WIDTH) -> Track:
     return replace(flat, z=(z - z.min()) * rng.uniform(0.3, 0.98) * MAX_SLOPE / slope, style="dirt")
 
 
+def eight(seed: int, half_width: float = DONKEY_HALF_WIDTH) -> Track:
+    """A closed circuit that crosses itself once, on the level, in a figure of eight.
+
+    Its lobes are outlines of two patches of squared paper (see `lattice`) on either side of a
+    corner that they share. The paper is pushed askew, so that roads do not always meet at a right
+    angle.
+    """
+    rng = _stream("eight", seed, attempt=0)
+    near, far = _lobe(rng), _lobe(rng)
+    # Straight on at the shared corner, round the far lobe the other way, and straight on again.
+    corners = np.vstack([near, -far[::-1]]) * rng.uniform(4.4, 6.5)
+    corners = corners @ np.array([[rng.uniform(1.0, 1.4), rng.uniform(-0.5, 0.5)], [0.0, 1.0]]).T
+    if rng.random() < 0.5:
+        corners = corners[::-1]
+    corners = corners @ _rotation(rng.uniform(0, 2 * np.pi)).T
+    xy = _drawn("eight", seed, corners, _crosses_once)
+    # It starts where it is straightest, and not on the crossroads.
+    bend = curves.smooth(np.abs(curves.curvature(xy))[:, None], 2 / SPACING)[:, 0]
+    beyond = np.hypot(*(xy - xy[curves.crossings(xy)[0, 0]]).T) > _CROSSROADS
+    xy = np.roll(xy, -int(np.where(beyond, bend, np.inf).argmin()), axis=0)
+    return replace(_as_track(f"eight:{seed}", xy * half_width, half_width), crosses_itself=True)
+
+
+def _lobe(rng: np.random.Generator) -> Array:
+    """Outline of a patch in cells (K, 2), from its lowest left corner, which is left out.
+
+    That corner is the origin, and the patch lies to its right: turned half round about it, another
+    such patch meets this one there and nowhere else.
+    """
+    columns, rows = int(rng.integers(2, 6)), int(rng.integers(2, 5))
+    size = int(rng.integers(1, max(3, round(0.6 * columns * rows)) + 1))
+    corners = lattice.outline(lattice.grow_patch(rng, columns, rows, size, rng.uniform()))
+    return corners[1:] - corners[0]
+
+
 def _circuit_line(family: str, seed: int) -> Array:
     """Middle of a circuit in half-widths (M, 2)."""
     rng = _stream(family, seed, attempt=0)
@@ -114,7 +152,14 @@ def _circuit_line(family: str, seed: int) -> Array:
     if rng.random() < 0.5:
         corners = corners[::-1]
     corners = corners @ _rotation(rng.uniform(0, 2 * np.pi)).T
+    return _drawn(family, seed, corners, lambda xy: _is_sound(xy, closed=True))
 
+
+def _drawn(family: str, seed: int, corners: Array, is_sound: Callable[[Array], bool]) -> Array:
+    """A closed line round the corners of an outline, in half-widths (M, 2).
+
+    Where that comes out unsound it is shaken less. It starts on its longest straight.
+    """
     for attempt, boldness in enumerate((1.0, 0.8, 0.5, 0.0), start=1):
         polygon = _shaken(_stream(family, seed, attempt), corners, boldness)
         radii, widest = _corner_radii(_stream(family, seed, attempt + 10), polygon)
@@ -124,7 +169,7 @@ def _circuit_line(family: str, seed: int) -> Array:
             continue
         line = curves.smooth(curves.round_corners(polygon, radii, 0.2), _BLUR / 0.2)
         xy, _ = curves.resample(line, SPACING)
-        if boldness == 0 or _is_sound(xy, closed=True):
+        if boldness == 0 or is_sound(xy):
             break
     return xy
 
@@ -137,7 +182,8 @@ def _shaken(rng: np.random.Generator, corners: Array, boldness: float) -> Array:
     """
     before, after = np.roll(corners, 1, axis=0), np.roll(corners, -1, axis=0)
     pitch = np.hypot(*(after - corners).T)
-    straight = np.abs(np.sum((corners - before) * (after - corners), axis=1)) > 0.5 * pitch**2
+    along = np.abs(np.sum((corners - before) * (after - corners), axis=1))
+    straight = along > 0.9 * pitch * np.roll(pitch, 1)
     cut = ~straight & (rng.random(len(corners)) < boldness * rng.uniform(0, 1.2))
     keep = ~cut & ~(straight & (rng.random(len(corners)) < 0.8))
     halved = cut | np.roll(cut, -1)
@@ -251,6 +297,36 @@ def _is_sound(xy: Array, closed: bool) -> bool:
     )
 
 
+def _crosses_once(xy: Array) -> bool:
+    """Whether a closed line, in half-widths, is an eight, and sound but for its crossroads.
+
+    What lies within `_CROSSROADS` of the crossing along the line may come near what else does.
+    """
+    found = curves.crossings(xy)
+    if len(found) != 1:
+        return False
+    step = curves.headings(xy)[found[0]]
+    if abs(np.sin(step[0] - step[1])) < _LEAST_CROSSING:
+        return False
+    apart = round(_CROSSROADS / SPACING)
+    first, second = found[0]
+    lobes = (
+        xy[first + apart : second - apart],
+        np.roll(xy, -second, axis=0)[apart : len(xy) - second + first - apart],
+    )
+    if min(map(len, lobes)) < apart:
+        return False
+    wanted = CLEARANCE + 0.1
+    near, far = lobes[0][::4], lobes[1][::4]
+    return (
+        curves.tightest_radius(xy) >= MIN_RADIUS
+        and all(
+            curves.clearance(lobe, _APART, wanted, closed=False) >= wanted for lobe in (near, far)
+        )
+        and float(cKDTree(near).query(far)[0].min()) >= wanted
+    )
+
+
 def _as_track(name: str, xy: Array, half_width: float, closed: bool = True) -> Track:
     if not half_width > 0:
         raise ValueError(f"half_width must be above zero, got {half_width}")
@@ -263,5 +339,6 @@ FAMILIES: dict[str, Callable[..., Track]] = {
     "circuit": circuit,
     "loop": loop,
     "hills": hills,
+    "eight": eight,
 }
 """Makers by name, each called with a seed."""

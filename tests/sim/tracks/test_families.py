@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from hotlap.sim.tracks import FAMILIES, Track, curves, families
-from hotlap.sim.tracks.families import CLEARANCE, MAX_SLOPE, MIN_RADIUS, circuit, hills, loop, road
+from hotlap.sim.tracks.families import (
+    CLEARANCE,
+    MAX_SLOPE,
+    MIN_RADIUS,
+    circuit,
+    eight,
+    hills,
+    loop,
+    road,
+)  # fmt: skip
 
 
 def assert_drivable(track: Track) -> None:
@@ -15,9 +24,22 @@ def assert_drivable(track: Track) -> None:
     assert np.ptp(steps) / steps.mean() < 1e-3, track.name
     assert steps.mean() == pytest.approx(0.1, rel=0.02), track.name
     assert curves.tightest_radius(xy, track.closed) >= MIN_RADIUS, track.name
-    assert curves.clearance(xy[::2], 6.0, CLEARANCE, track.closed) >= CLEARANCE, track.name
-    assert len(curves.crossings(xy, track.closed)) == 0, track.name
+    crossroads = curves.crossings(xy, track.closed)
+    assert len(crossroads) == int(track.crosses_itself), track.name
+    lines = [xy[::2]] if not track.crosses_itself else lobes_of(xy, *crossroads[0])
+    for line in lines:
+        closed = track.closed and not track.crosses_itself
+        assert curves.clearance(line, 6.0, CLEARANCE, closed) >= CLEARANCE, track.name
+    if track.crosses_itself:
+        assert min(np.hypot(*(lines[0] - spot).T).min() for spot in lines[1]) >= CLEARANCE
     np.testing.assert_array_equal(track.width_left, track.width_right)
+
+
+def lobes_of(xy: np.ndarray, first: int, second: int, arm: int = 40) -> list[np.ndarray]:
+    """The two loops of a figure of eight without their arms of 4 half-widths to the crossroads."""
+    once_more = np.vstack([xy, xy])
+    loops = once_more[first:second], once_more[second : first + len(xy)]
+    return [loop[arm:-arm:2] for loop in loops]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -49,7 +71,13 @@ def test_a_seed_always_names_the_same_track(family: str) -> None:
 # The numbers of this machine: a change of generator or of draws shows here.
 @pytest.mark.parametrize(
     ("family", "length"),
-    [("road", 244.528692), ("circuit", 28.056066), ("loop", 1049.346583), ("hills", 39.987398)],
+    [
+        ("road", 244.528692),
+        ("circuit", 28.056066),
+        ("loop", 1049.346583),
+        ("hills", 39.987398),
+        ("eight", 81.817879),
+    ],
 )
 def test_number_seven_stays_the_track_it_was(family: str, length: float) -> None:
     assert FAMILIES[family](7).length == pytest.approx(length, rel=1e-6)
@@ -60,6 +88,25 @@ def test_closed_families_turn_both_ways(make) -> None:
     turns = [curves.net_turn(make(seed).xy) for seed in range(40)]
     np.testing.assert_allclose(np.abs(turns), 2 * np.pi)
     assert 8 < sum(turn > 0 for turn in turns) < 32
+
+
+def test_an_eight_is_driven_straight_over_its_crossroads() -> None:
+    for seed in range(40):
+        track = eight(seed)
+        assert track.crosses_itself and abs(curves.net_turn(track.xy)) < 1e-6
+        first, second = curves.crossings(track.xy)[0]
+        heading = curves.headings(track.xy)
+        assert abs(np.sin(heading[first] - heading[second])) > np.sin(np.radians(40))
+        for piece in (first, second):  # no bend to speak of within half a road of it
+            around = heading[np.arange(piece - 5, piece + 6) % len(heading)]
+            assert np.ptp(np.unwrap(around)) < np.radians(40)
+
+
+def test_an_eight_starts_beyond_its_crossroads() -> None:
+    for seed in range(200):
+        track = eight(seed)
+        crossroads = track.xy[curves.crossings(track.xy)[0][0]]
+        assert np.hypot(*(track.xy[0] - crossroads)) > 2 * track.width_left[0], seed
 
 
 def test_a_family_scales_with_its_road() -> None:
