@@ -5,6 +5,7 @@ from typing import Literal
 
 from hotlap.config.augmentation import AugmentationConfig
 from hotlap.config.naming import nearest
+from hotlap.config.tasks import DONKEY_REWARDS
 
 AGENTS = ("ppo", "dqn", "sac", "tqc")
 ENCODERS = ("auto", "flat", "small", "nature")
@@ -119,6 +120,10 @@ class PPOConfig(AgentConfig):
     ramp: tuple[float, float] = (0.0, 0.0)
     """Shares of the training at which randomised episodes set in, and are as many as the task's
     settings say; 0 and 0 is from the start."""
+    finish: str | None = None
+    """Named reward that the training's own turns into; where it does, policies are judged by it."""
+    finish_between: tuple[float, float] = (0.4, 0.8)
+    """Shares of the training at which it begins to turn, and has."""
     average_over: int = 1
     """Rollouts over which the weights are averaged before they are judged and kept; 1 takes the
     latest alone."""
@@ -153,6 +158,10 @@ class PPOConfig(AgentConfig):
             raise ValueError(f"augment_share must lie in (0, 1], got {self.augment_share}")
         if not (self.ramp == (0.0, 0.0) or 0 <= self.ramp[0] < self.ramp[1] <= 1):
             raise ValueError(f"ramp must rise within 0..1, or be 0 and 0, got {self.ramp}")
+        if self.finish is not None and self.finish not in DONKEY_REWARDS:
+            raise ValueError(nearest(self.finish, DONKEY_REWARDS, "reward"))
+        if not 0 <= self.finish_between[0] < self.finish_between[1] <= 1:
+            raise ValueError(f"finish_between must rise within 0..1, got {self.finish_between}")
         if self.describing and not self.knowing:
             raise ValueError("describing needs the state in numbers, which knowing has: set both")
         for name in ("teacher_weight", "teacher_fade"):

@@ -205,7 +205,7 @@ class TrainConfig(Command):
         else:
             self._refuse_for_gym()
             agent = _for_gym(agent)
-        reward = self.evaluation_reward
+        reward = self.evaluation_reward or getattr(agent, "finish", None)
         judged = self.evaluation_track
         if isinstance(settings, CarRacingConfig):
             reward = reward or "default"  # a score means Gymnasium's own, whatever was trained with
@@ -300,6 +300,7 @@ class TrainConfig(Command):
         if isinstance(agent, PPOConfig):
             for name, value, without in (
                 ("ramp", agent.ramp[1], "ramp 0 0"),
+                ("finish", agent.finish, "finish None"),
                 ("knowing", agent.knowing, "no-knowing"),
             ):
                 if value:
@@ -362,9 +363,8 @@ class TrainConfig(Command):
         for name in (*names, "randomise", "evaluation_randomised", "teacher_recipe"):
             if getattr(self, name) != getattr(TrainConfig, name):
                 raise ValueError(f"--{name.replace('_', '-')} is for donkey tasks only")
-        for name, value in (("teacher", self.ppo.teacher), ("ramp", self.ppo.ramp[1])):
-            if self.agent == "ppo" and value:
-                raise ValueError(f"ppo.{name} is for donkey tasks only; leave it out")
+        if self.agent == "ppo":
+            _refuse_for_others(self.ppo)
 
     def _carracing_settings(self) -> CarRacingConfig:
         name = "carracing/default" if self.preset == "auto" else self.preset
@@ -399,6 +399,15 @@ def _with_few(agent: Agent, count: int, as_usual: bool) -> Agent:
     return agent
 
 
+def _refuse_for_others(agent: PPOConfig) -> None:
+    """Stop at settings that only donkey tasks know."""
+    for name, value in (
+        ("teacher", agent.teacher), ("ramp", agent.ramp[1]), ("finish", agent.finish)
+    ):  # fmt: skip
+        if value:
+            raise ValueError(f"ppo.{name} is for donkey tasks only; leave it out")
+
+
 def _for_gym(agent: Agent) -> Agent:
     """Settings of a learner for an environment that is not ours: driven one by one, seen alone."""
     usual = type(agent)()
@@ -416,9 +425,7 @@ def _for_gym(agent: Agent) -> Agent:
             raise ValueError(f"stack_every is for hotlap's own tasks, got {agent.stack_every}")
         if agent.augment.active:
             raise ValueError("ppo.augment is for hotlap's own tasks only; use sac, tqc or dqn")
-        for name, value in (("teacher", agent.teacher), ("ramp", agent.ramp[1])):
-            if value:
-                raise ValueError(f"ppo.{name} is for donkey tasks only; leave it out")
+        _refuse_for_others(agent)
         if (agent.envs, agent.steps) == (PPOConfig.envs, PPOConfig.steps):
             agent = replace(agent, envs=8, steps=256, batch_size=min(agent.batch_size, 256))
     return agent

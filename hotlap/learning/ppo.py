@@ -28,7 +28,7 @@ from hotlap.learning.gradient_step import GradientStep
 from hotlap.learning.knowing import Account, Knowing
 from hotlap.learning.learner import Learner, Numbers, refuse_unfinite
 from hotlap.learning.policies import ActorCritic
-from hotlap.learning.ramps import Ramp
+from hotlap.learning.ramps import Finish, Ramp
 from hotlap.learning.reward_scale import RewardScale
 from hotlap.learning.rollouts import Rollouts, channels_first
 from hotlap.learning.teaching import Teacher
@@ -56,7 +56,7 @@ class PPO(Learner, stable_baselines3.PPO):
     RUNTIME = (
         "average",
         "knowing",
-        "ramp",
+        "ramps",
         "teacher",
         "_descend",
         "_act",
@@ -90,8 +90,8 @@ class PPO(Learner, stable_baselines3.PPO):
         """Who advises, where anybody does; set before the first rollout."""
         self.knowing: Knowing | None = None
         """Who tells values, where that is not the policy; set before the first rollout."""
-        self.ramp: Ramp | None = None
-        """Who lets randomised worlds set in, where they do so gradually."""
+        self.ramps: tuple[Ramp | Finish, ...] = ()
+        """Who changes the environments gradually."""
         self._read: Any = None
         """The policy's nets, compiled for all environments together and for no other number."""
         super().__init__(*args, **settings)
@@ -375,8 +375,8 @@ class PPO(Learner, stable_baselines3.PPO):
         self._ramp_up()
 
     def _ramp_up(self) -> None:
-        if self.ramp is not None:
-            self.ramp.turn(self.num_timesteps / self.horizon)
+        for ramp in self.ramps:
+            ramp.turn(self.num_timesteps / self.horizon)
 
 
 class _Loss(nn.Module):

@@ -20,7 +20,7 @@ from hotlap.learning.hearing import Hearing, make_logger
 from hotlap.learning.knowing import Knowing
 from hotlap.learning.off_policy import OffPolicy
 from hotlap.learning.ppo import PPO
-from hotlap.learning.ramps import Ramp
+from hotlap.learning.ramps import Finish, Ramp
 from hotlap.learning.replay import Replay
 from hotlap.learning.rollouts import Rollouts
 from hotlap.learning.roster import Roster, make_roster
@@ -87,18 +87,20 @@ def prepare_learner(config: RunConfig, env: Any, say: Callable[[str], None]) -> 
         ppo = cast(PPO, learner)
         rollouts = cast(Rollouts, ppo.rollout_buffer)
         ppo.knowing = Knowing(*make_insight(env.task), rollouts, config.compiled)
-    ramp, learner.roster = supervise(config, env)
-    if ramp is not None:
-        cast(PPO, learner).ramp = ramp
+    ramps, learner.roster = supervise(config, env)
+    if ramps:
+        cast(PPO, learner).ramps = ramps
     return learner
 
 
-def supervise(config: RunConfig, env: Any) -> tuple[Ramp | None, Roster | None]:
-    """Whoever decides in which worlds environments that have not made a step begin."""
-    agent, ramp = config.agent, None
+def supervise(config: RunConfig, env: Any) -> tuple[tuple[Ramp | Finish, ...], Roster | None]:
+    """Whoever decides what environments that have not made a step are like, and pay."""
+    agent, ramps = config.agent, ()
     if isinstance(agent, PPOConfig) and agent.ramp[1] > 0:
-        ramp = Ramp(env.batch.batch, agent.ramp)
-    return ramp, make_roster(
+        ramps += (Ramp(env.batch.batch, agent.ramp),)
+    if isinstance(agent, PPOConfig) and agent.finish:
+        ramps += (Finish(env.batch.batch, agent.finish, agent.finish_between),)
+    return ramps, make_roster(
         config.schedule, env, config.timesteps, advantages=isinstance(agent, PPOConfig)
     )
 

@@ -38,7 +38,7 @@ from hotlap.sim.roads import (
 from hotlap.sim.tracks import Track, find_track
 from hotlap.sim.tracks.selection import expand
 from hotlap.sim.vehicles.model import advance, initial_state
-from hotlap.tasks.donkey_rewards import Signals, needs_window, reward_terms
+from hotlap.tasks.donkey_rewards import Signals, Turning, needs_window, reward_terms
 from hotlap.tasks.efficiency import begin_window, move_window
 from hotlap.tasks.laps import begin_laps, count_laps
 from hotlap.tasks.road_camera import RoadCamera
@@ -97,6 +97,8 @@ class DonkeyTask(TrackTask):
         )
         self.share: Tensor | None = None
         """Share () of the episodes that are randomised, where that changes with time."""
+        self.turning: Turning | None = None
+        """What its reward turns into, where it does."""
         self.starts = _Starts(self.roads)
         self.walls = _wall_distance(self.roads, self.vehicle.width / 2)
         self.camera: RoadCamera | None = None
@@ -159,6 +161,15 @@ class DonkeyTask(TrackTask):
             self.share = torch.tensor(self.config.randomise.share, device=self.device)
         return self.share
 
+    def turn_reward(self, name: str) -> Tensor:
+        """How far its reward has turned into the one called `name` (), to be written over.
+
+        Asked for before the first step; a captured or compiled step reads it where it is.
+        """
+        if self.turning is None:
+            self.turning = Turning(name, torch.zeros((), device=self.device))
+        return self.turning.share
+
     # --- the episode ---------------------------------------------------------------------------
 
     def begin(self, seed: int | Tensor, who: Tensor, episode: Tensor) -> State:
@@ -182,7 +193,8 @@ class DonkeyTask(TrackTask):
             "time": torch.zeros_like(x),
             "throttle": torch.zeros_like(x),
         }
-        if needs_window(self.config.reward):
+        rewards = [self.config.reward] + ([self.turning.name] if self.turning else [])
+        if any(map(needs_window, rewards)):
             state["window"] = begin_window(x)
         if self.camera is not None:
             state["camera"] = self.camera.begin(key, road.squeeze(-1), self.share)
@@ -233,7 +245,7 @@ class DonkeyTask(TrackTask):
         ran_out = ~self.roads.closed[road] & (place.s >= self.roads.length[road] - 2 * UNIT)
         return Outcome(
             state=after,
-            terms=reward_terms(config.reward, signals),
+            terms=reward_terms(config.reward, signals, self.turning),
             terminated=over.squeeze(-1),
             cut=ran_out.squeeze(-1),
             metrics=self._metrics(after, signals),

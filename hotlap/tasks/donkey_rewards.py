@@ -162,6 +162,21 @@ def needs_window(name: str) -> bool:
     return not NEED_WINDOW.isdisjoint(REWARDS[name])
 
 
-def reward_terms(name: str, signals: Signals) -> dict[str, Tensor]:
-    """Weighted terms of the reward called `name`, each (B, N)."""
-    return {term: weight * TERMS[term](signals) for term, weight in REWARDS[name].items()}
+@dataclass(frozen=True)
+class Turning:
+    """A reward that another one turns into while a policy learns."""
+
+    name: str
+    share: Tensor
+    """How far it has, () from 0 to 1; written over in place."""
+
+
+def reward_terms(name: str, signals: Signals, turning: Turning | None = None) -> dict[str, Tensor]:
+    """Weighted terms of the reward called `name`, each (B, N), on its way to another if told so."""
+    weights: dict[str, float | Tensor] = dict(REWARDS[name])
+    if turning is not None:
+        last = REWARDS[turning.name]
+        for term in weights | last:
+            before = REWARDS[name].get(term, 0.0)
+            weights[term] = before + turning.share * (last.get(term, 0.0) - before)
+    return {term: weight * TERMS[term](signals) for term, weight in weights.items()}

@@ -9,11 +9,15 @@ from zipfile import ZipFile
 import pytest
 import torch
 
+from hotlap.config.learners import PPOConfig
 from hotlap.config.randomisation import RandomisationConfig
-from hotlap.learning.ramps import Ramp
+from hotlap.config.training import TrainConfig
+from hotlap.learning.ramps import Finish, Ramp
 from hotlap.research.experiment import prepare
+from hotlap.research.worlds import known_tasks
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.donkey import DonkeyTask
+from hotlap.tasks.donkey_rewards import REWARDS
 from hotlap.tasks.registry import make_task
 from tests.research.tiny import ROAD, tiny_run
 
@@ -91,14 +95,59 @@ def test_a_model_holds_nothing_of_a_ramp(tmp_path: Path) -> None:
     """Which holds the simulator, and on a GPU what cannot be written at all."""
     made = run(ramp=(0.5, 1.0))
     made.learner.save(tmp_path / "model.zip")
-    assert "ramp" not in json.loads(ZipFile(tmp_path / "model.zip").read("data"))
+    assert "ramps" not in json.loads(ZipFile(tmp_path / "model.zip").read("data"))
 
 
 def test_by_default_there_is_no_ramp() -> None:
     made = run()
-    assert made.learner.ramp is None and made.env.task.share is None
+    assert made.learner.ramps == () and made.env.task.share is None
 
 
 def test_only_roads_have_one() -> None:
     with pytest.raises(ValueError, match="donkey tasks only, not tag"):
         Ramp(BatchEnv(make_task("tag"), 1), (0.0, 0.5))
+
+
+def price(env: BatchEnv) -> float:
+    """What the first car to leave the road pays for its end."""
+    env.reset()
+    hard = torch.tensor([[1.0, 1.0]] * env.num_envs)
+    while not bool((step := env.step(hard)).terminated.any()):
+        pass
+    return float(step.terms["ended"].min())
+
+
+def test_a_reward_turns_into_another_between_two_moments() -> None:
+    env = BatchEnv(DonkeyTask(replace(ROAD, reward="sure", end="road", max_steps=200)), 4)
+    finish = Finish(env, "careful", (0.2, 0.6))
+    paid = []
+    for done in (0.0, 0.2, 0.4, 0.6, 1.0):
+        finish.turn(done)
+        paid.append(price(env))
+    first, last = REWARDS["sure"]["ended"], REWARDS["careful"]["ended"]
+    assert paid == pytest.approx([first, first, (first + last) / 2, last, last])
+
+
+def test_a_reward_takes_up_terms_that_it_lacked() -> None:
+    """And keeps the window from which v6 tells circles, although the first reward needs none."""
+    env = BatchEnv(DonkeyTask(replace(ROAD, reward="v1")), 2)
+    finish = Finish(env, "v6", (0.0, 0.5))
+    for done, there in ((0.0, False), (0.6, True)):
+        finish.turn(done)
+        env.reset()
+        terms = env.step(torch.tensor([[0.0, 1.0]] * 2)).terms
+        assert set(terms) == {"close_speed", "gated_speed", "ended"}
+        assert bool((terms["close_speed"] != 0).all()) != there
+        assert bool((terms["gated_speed"] != 0).all()) == there
+
+
+def test_a_training_turns_its_reward_and_is_judged_by_the_last() -> None:
+    made = run(finish="careful", finish_between=(0.5, 1.0))
+    task, learner = made.env.task, made.learner
+    learner.horizon = 128
+    learner.learn_segment(0, 0, 64)
+    early = float(task.turning.share)
+    learner.learn_segment(0, 1, 64)
+    assert early == 0 and 0 < float(task.turning.share) < 1
+    settled = TrainConfig(ppo=PPOConfig(finish="careful")).settle("cpu", False, known_tasks())
+    assert settled.evaluation.reward == "careful"
