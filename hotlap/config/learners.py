@@ -103,6 +103,9 @@ class PPOConfig(AgentConfig):
     """How actions are spread: cut off at their bounds, squashed between them, or a beta."""
     log_std: float = -0.5
     """Logarithm of the spread of the actions at the start (gaussian and squashed)."""
+    spread_anew: bool = False
+    """Whether a run that begins with a model takes that spread and not the model's, which has
+    narrowed: to learn what the model never met, it has to try something."""
     normalise_rewards: bool = False
     """Scale rewards so that returns have spread 1, as seen so far."""
     teacher: str | None = None

@@ -48,6 +48,8 @@ TEST_SEED = 50_000
 """Added to the evaluation's seed for the last one: the best was chosen on the others."""
 KEPT = 3
 """Checkpoints kept."""
+SPREAD = "spread.log_std"
+"""Name of a policy's spread among its weights."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,10 @@ class Run:
             self._judged_env = make_judged_env(config, **_judged_otherwise(config))
         if not self._resume() and config.init_from is not None:
             model = open_model(config.init_from, config.device, trust)
-            load_weights(self.learner.policy, model.policy.state_dict(), config.init_from)
+            weights, own = model.policy.state_dict(), self.learner.policy.state_dict()
+            if isinstance(config.agent, PPOConfig) and config.agent.spread_anew:
+                weights |= {name: own[name] for name in weights.keys() & {SPREAD}}
+            load_weights(self.learner.policy, weights, config.init_from)
             self.segment = BEFORE
 
     # --- the story -----------------------------------------------------------------------------

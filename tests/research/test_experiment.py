@@ -346,6 +346,16 @@ def test_it_begins_with_the_weights_of_a_model_and_needs_it_only_then(
     assert again.segment == 1 and equal(weights(again), weights(run))
 
 
+@pytest.mark.parametrize(("anew", "spread"), [(False, -3.0), (True, -1.5)])
+def test_a_model_begun_with_keeps_its_spread_unless_told_otherwise(
+    anew: bool, spread: float, begin: Callable[..., Run], tmp_path: Path
+) -> None:
+    first = begin(tiny_run(log_std=-3.0), "first")
+    save_model(tmp_path / "model", first.config, first.learner, first.seen, None)
+    wide = tiny_run(log_std=-1.5, spread_anew=anew, init_from=str(tmp_path / "model"))
+    assert begin(wide, "second").learner.policy.log_std.tolist() == [spread, spread]
+
+
 def test_a_model_of_another_sensor_is_refused_naming_both_shapes(
     begin: Callable[..., Run], tmp_path: Path
 ) -> None:
