@@ -2,12 +2,17 @@
 
     python benchmarks/one_gpu.py FOLDER tests twin starts
     python benchmarks/one_gpu.py FOLDER any-track carracing --limit 580
+    python benchmarks/one_gpu.py FOLDER any-track --seeds 5 --limit 590 -- --timesteps 60000000
 
 Every part writes what it says to FOLDER/PART.txt, of which the last lines are printed. `tests`:
 those that are skipped without a GPU. `twin`: CarRacing's twin, frames per second. `starts`:
-`any-track` without a teacher, compiled or not, with more and more cars: what a start costs, and
-steps per second after it. Any other part is the name of a recipe, trained once with its clock
-(`benchmarks/seeds.py`).
+`any-track`, compiled or not, with more and more cars: what a start costs, and steps per second
+after it. Any other part is the name of a recipe, trained with its clock by as many seeds
+(`benchmarks/seeds.py`) as there is time for; words after `--` go to `hotlap train`.
+
+FOLDER is what one takes home from a rented machine, so runs stay in --runs. Of each training comes
+FOLDER/PART-SEED.tar, a few MB: its champion as an entry of a zoo (`HOTLAP_ZOO=...`), with 16-bit
+weights, and its tables.
 """
 
 import argparse
@@ -15,6 +20,8 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -32,11 +39,13 @@ GRACE = 30.0
 """Seconds beyond its limit that a part has to end by itself."""
 SHOWN = 12
 """Lines of a part that are printed."""
+TABLES = ("evaluations.jsonl", "metrics.jsonl", "config.json")
+"""What is kept of a run beside its champion."""
 
 
-def commands(part: str, folder: Path, limit: float) -> list[list[str]]:
-    """What a part runs; each for `limit` seconds at most."""
-    python = sys.executable
+def commands(part: str, asked: argparse.Namespace, words: list[str]) -> list[list[str]]:
+    """What a part runs, together for as long as is asked."""
+    python, folder, limit = sys.executable, asked.folder, asked.limit
     if part == "tests":
         chosen = "gpu or cuda or captured or devices"
         return [[python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *GPU_TESTS, "-k", chosen]]
@@ -48,37 +57,74 @@ def commands(part: str, folder: Path, limit: float) -> list[list[str]]:
         return [
             [*seeds, str(folder / f"starts-{compiled}-{envs}.jsonl"), "--recipe", "any-track",
              "--seeds", "1", "--limit", str(limit / len(STARTS)),
-             "--folder", str(folder / f"starts-{compiled}-{envs}"), "--",
-             "--teacher-recipe", "None", "--randomise", "none", "--timesteps", "30000000",
+             "--folder", str(asked.runs / f"starts-{compiled}-{envs}"), "--",
+             "--randomise", "none", "--timesteps", "30000000",
              "--segment-steps", "5000000", "--compiled", compiled, "--envs", str(envs)]
             for compiled, envs in STARTS
         ]  # fmt: skip
-    return [[*seeds, str(folder / f"{part}.jsonl"), "--recipe", part, "--seeds", "1",
-             "--limit", str(limit), "--folder", str(folder)]]  # fmt: skip
+    return [[*seeds, str(folder / f"{part}.jsonl"), "--recipe", part, "--seeds", str(asked.seeds),
+             "--first", str(asked.first), "--limit", str(limit), "--folder", str(asked.runs),
+             "--", *words]]  # fmt: skip
+
+
+def pack(part: str, asked: argparse.Namespace) -> None:
+    """Put what the trainings of a recipe came to into one small file each."""
+    for seed in range(asked.first, asked.first + asked.seeds):
+        run, name = asked.runs / f"{part}-{seed}", f"{part}-{seed}"
+        if not (run / "model").exists():
+            print(f"{run} has no model: it was cut off before it kept one")
+            continue
+        with tempfile.TemporaryDirectory() as zoo:
+            adding = ["zoo", "add", name, str(run), "--half"]
+            done = subprocess.run(
+                [sys.executable, "-m", "hotlap", *adding], env=os.environ | {"HOTLAP_ZOO": zoo},
+                capture_output=True, text=True,
+            )  # fmt: skip
+            if done.returncode:
+                print(done.stderr[-500:])
+                continue
+            with tarfile.open(asked.folder / f"{name}.tar", "w") as bag:
+                bag.add(Path(zoo) / name, name)
+                for table in TABLES:
+                    bag.add(run / table, f"{name}-{table}")
+
+
+def run_part(command: list[str], told: Path, seconds: float) -> None:
+    """One command with all that it starts, ended when its time is up."""
+    with told.open("a") as out:
+        child = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            out.write(f"stopped after {seconds:g} s\n")
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
 
 
 def main() -> None:
+    words = sys.argv[1:]
+    more = words[words.index("--") + 1 :] if "--" in words else []
+    words = words[: words.index("--")] if "--" in words else words
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("parts", nargs="+")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds of each part")
-    asked = parser.parse_args()
+    parser.add_argument("--seeds", type=int, default=1, help="trainings of each recipe")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--runs", type=Path, default=Path("runs/one-gpu"), help="where runs lie")
+    asked = parser.parse_args(words)
     asked.folder.mkdir(parents=True, exist_ok=True)
     for part in asked.parts:
-        file, began = asked.folder / f"{part}.txt", time.monotonic()
-        with file.open("w") as told:
-            for command in commands(part, asked.folder, asked.limit):
-                child = subprocess.Popen(command, stdout=told, stderr=told, start_new_session=True)
-                try:
-                    child.wait(asked.limit + GRACE)
-                except subprocess.TimeoutExpired:
-                    told.write(f"stopped after {asked.limit + GRACE:g} s\n")
-                finally:
-                    with suppress(ProcessLookupError):  # with all that it started
-                        os.killpg(child.pid, signal.SIGKILL)
-                    child.wait()
+        told, began = asked.folder / f"{part}.txt", time.monotonic()
+        told.unlink(missing_ok=True)
+        for command in commands(part, asked, more):
+            run_part(command, told, asked.limit + GRACE - (time.monotonic() - began))
         print(f"--- {part}, {time.monotonic() - began:.0f} s")
-        print("\n".join(file.read_text().splitlines()[-SHOWN:]), flush=True)
+        print("\n".join(told.read_text().splitlines()[-SHOWN:]), flush=True)
+        if part not in ("tests", "twin", "starts"):
+            pack(part, asked)
 
 
 if __name__ == "__main__":
