@@ -149,7 +149,7 @@ def test_the_window_finds_what_a_search_of_everything_finds(name: str) -> None:
     assert torch.allclose(windowed.n, exact.n[1:], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["circuit_launch", "sparkfun_avc"])
+@pytest.mark.parametrize("name", ["circuit_launch", "sparkfun_avc", "eight:3"])
 def test_where_a_road_crosses_itself_the_window_stays_on_its_branch(name: str) -> None:
     track = find_track(name)
     roads = lay_out([track])

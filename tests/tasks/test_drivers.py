@@ -14,7 +14,7 @@ from hotlap.tasks.registry import make_task
 
 CLOSED = [name for name in NAMES if find_track(name).closed]
 HONEST = [name for name in DRIVERS if name != "circler"]
-RANDOM = [f"{family}:{seed}" for family in ("circuit", "hills") for seed in range(100)]
+RANDOM = [f"{family}:{seed}" for family in ("circuit", "hills", "eight") for seed in range(100)]
 
 
 def lap_times(driver: str, tracks: list[str], max_steps: int) -> dict[str, float]:
@@ -54,7 +54,7 @@ def test_every_driver_laps_every_closed_track(driver: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("driver", HONEST)
-def test_every_driver_laps_200_random_tracks(driver: str) -> None:
+def test_every_driver_laps_300_random_tracks(driver: str) -> None:
     assert len(lap_times(driver, RANDOM, max_steps=6000)) == len(RANDOM)
 
 
