@@ -71,22 +71,22 @@ def pack(part: str, asked: argparse.Namespace) -> None:
     """Put what the trainings of a recipe came to into one small file each."""
     for seed in range(asked.first, asked.first + asked.seeds):
         run, name = asked.runs / f"{part}-{seed}", f"{part}-{seed}"
-        if not (run / "model").exists():
-            print(f"{run} has no model: it was cut off before it kept one")
-            continue
-        with tempfile.TemporaryDirectory() as zoo:
+        tables = [run / table for table in TABLES if (run / table).exists()]
+        with (
+            tempfile.TemporaryDirectory() as zoo,
+            tarfile.open(asked.folder / f"{name}.tar", "w") as bag,
+        ):
+            for table in tables:
+                bag.add(table, f"{name}-{table.name}")
             adding = ["zoo", "add", name, str(run), "--half"]
             done = subprocess.run(
                 [sys.executable, "-m", "hotlap", *adding], env=os.environ | {"HOTLAP_ZOO": zoo},
                 capture_output=True, text=True,
             )  # fmt: skip
-            if done.returncode:
-                print(done.stderr[-500:])
-                continue
-            with tarfile.open(asked.folder / f"{name}.tar", "w") as bag:
+            if done.returncode == 0:
                 bag.add(Path(zoo) / name, name)
-                for table in TABLES:
-                    bag.add(run / table, f"{name}-{table}")
+            else:
+                print(f"{run} has no champion: {done.stderr[-500:]}")
 
 
 def run_part(command: list[str], told: Path, seconds: float) -> None:
@@ -116,6 +116,9 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/one-gpu"), help="where runs lie")
     asked = parser.parse_args(words)
     asked.folder.mkdir(parents=True, exist_ok=True)
+    old = [str(run) for part in asked.parts for run in asked.runs.glob(f"{part}-*")]
+    if old:
+        sys.exit(f"there already: {', '.join(old)}; move them away, or choose another --runs")
     for part in asked.parts:
         told, began = asked.folder / f"{part}.txt", time.monotonic()
         told.unlink(missing_ok=True)

@@ -150,7 +150,7 @@ def tell(
     for name, (pictures, states) in judged.items():
         seen = channels_first(pictures)
         said = torch.cat([net(part.float() / 255) for part in seen.split(512)]) * spread + mean
-        missing = (said - states).var(0) / (states.var(0) + 1e-9)
+        missing = (said - states).square().mean(0) / (states.var(0) + 1e-9)
         row[name] = {word: round(float(1 - missing[k]), 3) for word, k in TOLD.items()}
     print(json.dumps(row), flush=True)
 

@@ -161,6 +161,10 @@ class PPOConfig(AgentConfig):
             raise ValueError(f"augment_share must lie in (0, 1], got {self.augment_share}")
         if not (self.ramp == (0.0, 0.0) or 0 <= self.ramp[0] < self.ramp[1] <= 1):
             raise ValueError(f"ramp must rise within 0..1, or be 0 and 0, got {self.ramp}")
+        if self.spread_anew and self.policy == "beta":
+            raise ValueError(
+                "spread_anew is for gaussian and squashed: a beta's is told by its net"
+            )
         if self.finish is not None and self.finish not in DONKEY_REWARDS:
             raise ValueError(nearest(self.finish, DONKEY_REWARDS, "reward"))
         if not 0 <= self.finish_between[0] < self.finish_between[1] <= 1:

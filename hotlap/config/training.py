@@ -162,6 +162,11 @@ class TrainConfig(Command):
             raise ValueError(f"only ppo is taught, not {self.agent}; leave teacher_recipe out")
         over_the_wire(self.bridge, self.host, self.port)  # refuses an address at once
         self.agent_settings()  # refuses a learning rate or a number of environments at once
+        if self.agent == "ppo" and self.ppo.spread_anew:
+            if self.init_from is None:
+                raise ValueError("ppo.spread_anew is for runs that begin with a model: --init-from")
+            if self.actions == "discrete":
+                raise ValueError("ppo.spread_anew is for continuous actions; leave it out")
 
     def agent_settings(self) -> Agent:
         """The chosen learner's settings, with what was set for any."""

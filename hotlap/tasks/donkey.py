@@ -166,7 +166,7 @@ class DonkeyTask(TrackTask):
 
         Asked for before the first step; a captured or compiled step reads it where it is.
         """
-        if self.turning is None:
+        if self.turning is None or self.turning.name != name:
             self.turning = Turning(name, torch.zeros((), device=self.device))
         return self.turning.share
 

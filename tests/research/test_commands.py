@@ -214,6 +214,12 @@ def test_a_film_is_told_of_only_where_there_is_one(
         ("--env tag --ppo.ramp 0 0.5", "ppo.ramp is for donkey tasks only"),
         ("--env tag --teacher-recipe any-track", "--teacher-recipe is for donkey tasks only"),
         ("--env tag --ppo.finish careful", "ppo.finish is for donkey tasks only"),
+        ("--ppo.spread-anew", "for runs that begin with a model: --init-from"),
+        ("--ppo.spread-anew --ppo.policy beta", "spread_anew is for gaussian and squashed"),
+        (
+            "--ppo.spread-anew --init-from FOLDER/none --actions discrete",
+            "spread_anew is for continuous actions",
+        ),
         ("--ppo.finish carefull", "did you mean 'careful'?"),
         ("--ppo.finish-between 0.5 0.2", "finish_between must rise within 0..1"),
         ("--ppo.ramp 0.5 0.2", "ramp must rise within 0..1"),

@@ -7,8 +7,8 @@
 Each family draws a shape, checks it, and on failure tries again with a more careful draw. The last
 attempt needs no luck: its shape is valid by construction. What every track of every family keeps
 (and the tests check): the reference line is the middle of the road, it never crosses itself (an
-`eight` does, once), parts of the road leave `CLEARANCE` half-widths between their middles, and no
-bend is tighter than `MIN_RADIUS` half-widths.
+`eight` does, once), parts of the road leave `CLEARANCE` half-widths between their middles (but for
+the arms of an eight's crossroads), and no bend is tighter than `MIN_RADIUS` half-widths.
 """
 
 import math
@@ -300,7 +300,7 @@ def _is_sound(xy: Array, closed: bool) -> bool:
 def _crosses_once(xy: Array) -> bool:
     """Whether a closed line, in half-widths, is an eight, and sound but for its crossroads.
 
-    What lies within `_CROSSROADS` of the crossing along the line may come near what else does.
+    What lies within `_CROSSROADS` of the crossing along the line may come near anything.
     """
     found = curves.crossings(xy)
     if len(found) != 1:

@@ -90,7 +90,7 @@ def test_closed_families_turn_both_ways(make) -> None:
     assert 8 < sum(turn > 0 for turn in turns) < 32
 
 
-def test_an_eight_is_driven_straight_over_its_crossroads() -> None:
+def test_the_roads_of_an_eight_meet_at_forty_degrees_or_more_and_go_on() -> None:
     for seed in range(40):
         track = eight(seed)
         assert track.crosses_itself and abs(curves.net_turn(track.xy)) < 1e-6
