@@ -9,7 +9,9 @@ from hotlap.config.sensors import CameraConfig, LidarConfig
 from hotlap.config.vehicles import VehicleConfig, find_vehicle
 
 SENSORS = ("camera", "lidar", "telemetry", "state")
-DONKEY_REWARDS = ("default", "v1", "v2", "v3", "v4", "v5", "v6", "racing", "sure", "careful")
+DONKEY_REWARDS = (
+    "default", "v1", "v2", "v3", "v4", "v5", "v6", "racing", "sure", "wary", "careful",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class DonkeyConfig:
     """The lidar, where it is what the driver sees."""
     reward: str = "default"
     """Named reward: default is DonkeyCar's own, v6 pays no circling, racing pays lap time,
-    sure and careful too, with higher prices on an end."""
+    sure, wary and careful too, with higher prices on an end."""
     max_cte: float = 8.0
     """Cross-track error at which an episode ends, in DonkeyCar units of 0.125 m."""
     end: Literal["cte", "road"] = "cte"

@@ -35,10 +35,14 @@ def as_numbers(pictures: Tensor) -> Tensor:
     """Pictures within 0..1, in the type that arithmetic is done in."""
     if pictures.dtype != torch.uint8:
         return pictures
-    kind = torch.float32
+    return pictures.to(_reckoned_in(pictures)) * (1 / 255)
+
+
+def _reckoned_in(pictures: Tensor) -> torch.dtype:
+    """The type that arithmetic is done in."""
     if torch.is_autocast_enabled(pictures.device.type):
-        kind = torch.get_autocast_dtype(pictures.device.type)
-    return pictures.to(kind) * (1 / 255)
+        return torch.get_autocast_dtype(pictures.device.type)
+    return torch.float32
 
 
 def standardised(pictures: Tensor) -> Tensor:
@@ -47,9 +51,32 @@ def standardised(pictures: Tensor) -> Tensor:
     Roads are dark and even: of bytes taken as shares of 255, hardly anything differs from picture
     to picture, and a net learns from that slowly.
     """
+    if pictures.is_cuda and pictures.dtype == torch.uint8 and torch.compiler.is_compiling():
+        variance, mean = byte_moments(pictures)
+        scaled = (pictures - mean) * torch.rsqrt(variance + (255 * FAINTEST) ** 2)
+        return scaled.to(_reckoned_in(pictures))
     numbers = as_numbers(pictures)
-    spread, mean = torch.var_mean(numbers.float(), dim=(1, 2, 3), correction=0, keepdim=True)
-    return ((numbers - mean) * torch.rsqrt(spread + FAINTEST**2)).to(numbers.dtype)
+    variance, mean = torch.var_mean(numbers.float(), dim=(1, 2, 3), correction=0, keepdim=True)
+    return ((numbers - mean) * torch.rsqrt(variance + FAINTEST**2)).to(numbers.dtype)
+
+
+def byte_moments(pictures: Tensor) -> tuple[Tensor, Tensor]:
+    """Variance and mean (N, 1, 1, 1) of each picture's bytes, read four at a time.
+
+    A GPU that reads them one by one, in the order in which they are wanted afterwards, spends three
+    times as long on its sums as on its memory.
+    """
+    rows = pictures.permute(0, 2, 3, 1).flatten(1)
+    count = rows.shape[1]
+    if count % 4:
+        variance, mean = torch.var_mean(rows.float(), dim=1, correction=0)
+    else:
+        words = rows.view(torch.int32)
+        a, b, c, d = ((words >> shift) & 255 for shift in (0, 8, 16, 24))
+        mean = (a + b + c + d).float().sum(1) / count
+        square = (a * a + b * b + c * c + d * d).float().sum(1) / count
+        variance = (square - mean**2).clamp(min=0.0)
+    return variance.view(-1, 1, 1, 1), mean.view(-1, 1, 1, 1)
 
 
 def conv_by_blocks(pictures: Tensor, conv: nn.Conv2d) -> Tensor:

@@ -83,15 +83,15 @@ def prepare_learner(config: RunConfig, env: Any, say: Callable[[str], None]) -> 
     learner = make_learner(
         agent, env, config.device, config.seed, config.timesteps, config.compiled
     )
+    ramps, learner.roster = supervise(config, env)  # first: what worlds hold depends on it
+    if ramps:
+        cast(PPO, learner).ramps = ramps
     if isinstance(agent, PPOConfig) and agent.teacher is not None:
         cast(PPO, learner).teacher = find_teacher(config, agent, env.task)
     if isinstance(agent, PPOConfig) and agent.knowing:
         ppo = cast(PPO, learner)
         rollouts = cast(Rollouts, ppo.rollout_buffer)
         ppo.knowing = Knowing(*make_insight(env.task), rollouts, config.compiled)
-    ramps, learner.roster = supervise(config, env)
-    if ramps:
-        cast(PPO, learner).ramps = ramps
     return learner
 
 

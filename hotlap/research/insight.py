@@ -29,12 +29,13 @@ def make_insight(task: Task) -> tuple[Callable[[State], Tensor], int]:
 
 
 def _donkey_insight(task: DonkeyTask) -> Callable[[State], Tensor]:
-    """The state, and how each car differs from others."""
+    """The state, how each car differs from others, and whether its world does, if that counts."""
     eyes = make_eyes(task, replace(task.config, sensor="state"))
 
     def see(world: State) -> Tensor:
         state = eyes.present(eyes.observe(world)).flatten(1)
         own = [world["params"][name].flatten(1) for name in sorted(world["params"])]
-        return torch.cat([state, *own], -1)
+        strange = [world["strange"]] if "strange" in world else []
+        return torch.cat([state, *own, *strange], -1)
 
     return see

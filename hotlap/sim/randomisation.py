@@ -1,5 +1,7 @@
 """Drawing an episode's own car and camera from their ranges."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -23,6 +25,15 @@ def differs(ranges: RandomisationConfig, key: Tensor, share: Tensor | None = Non
         return None
     drawn = uniform(make_key(key, Stream.PLAIN), 1).squeeze(-1)
     return drawn < (ranges.share if share is None else share)
+
+
+def strangers(ranges: RandomisationConfig, key: Tensor, share: Tensor | None = None) -> Tensor:
+    """1 for the episodes that are randomised, 0 for those as they are by themselves (B,)."""
+    differ = differs(ranges, key, share)
+    if differ is not None:
+        return differ.to(torch.float32)
+    randomised = replace(ranges, paint=0) != RandomisationConfig()
+    return torch.full_like(key, float(randomised), dtype=torch.float32)
 
 
 def _where(differ: Tensor | None, drawn: Tensor, plain: float) -> Tensor:

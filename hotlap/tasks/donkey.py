@@ -24,7 +24,7 @@ from hotlap.sim.atlas import unpack
 from hotlap.sim.fields import survey
 from hotlap.sim.lidar import cast_road, ray_bytes, wall_limits
 from hotlap.sim.random import Stream, make_key, uniform
-from hotlap.sim.randomisation import draw_vehicle
+from hotlap.sim.randomisation import draw_vehicle, strangers
 from hotlap.sim.roads import (
     Place,
     Roads,
@@ -38,7 +38,13 @@ from hotlap.sim.roads import (
 from hotlap.sim.tracks import Track, find_track
 from hotlap.sim.tracks.selection import expand
 from hotlap.sim.vehicles.model import advance, initial_state
-from hotlap.tasks.donkey_rewards import Signals, Turning, needs_window, reward_terms
+from hotlap.tasks.donkey_rewards import (
+    Signals,
+    Turning,
+    needs_strange,
+    needs_window,
+    reward_terms,
+)
 from hotlap.tasks.efficiency import begin_window, move_window
 from hotlap.tasks.laps import begin_laps, count_laps
 from hotlap.tasks.road_camera import RoadCamera
@@ -196,6 +202,8 @@ class DonkeyTask(TrackTask):
         rewards = [self.config.reward] + ([self.turning.name] if self.turning else [])
         if any(map(needs_window, rewards)):
             state["window"] = begin_window(x)
+        if any(map(needs_strange, rewards)):
+            state["strange"] = strangers(self.config.randomise, key, self.share).unsqueeze(-1)
         if self.camera is not None:
             state["camera"] = self.camera.begin(key, road.squeeze(-1), self.share)
         return state
@@ -279,6 +287,7 @@ class DonkeyTask(TrackTask):
             full_steer=self.vehicle.full_steer,
             dt=self.control_dt,
             window=window,
+            strange=before.get("strange"),
         )
 
     def _left(self, off: Tensor, beyond: Tensor, forward: Tensor, time: Tensor) -> Tensor:

@@ -50,6 +50,8 @@ class Signals:
     """Length of the step, seconds."""
     window: dict[str, Tensor]
     """What efficiency is reckoned from; empty where the reward does not ask for it."""
+    strange: Tensor | None = None
+    """1 where the episode's world is randomised, else 0; None where nobody knows of any."""
 
 
 def _ended(signals: Signals) -> Tensor:
@@ -75,6 +77,12 @@ def _progress(signals: Signals) -> Tensor:
     return gained / signals.dt
 
 
+def _ended_strange(signals: Signals) -> Tensor:
+    """1 where an episode ends in a randomised world, else 0."""
+    ended = _ended(signals)
+    return torch.zeros_like(ended) if signals.strange is None else ended * signals.strange
+
+
 Term = Callable[[Signals], Tensor]
 
 TERMS: dict[str, Term] = {
@@ -94,6 +102,7 @@ TERMS: dict[str, Term] = {
     "off_road": lambda s: (~s.on_road).to(torch.float32),
     "steering_change": lambda s: (s.steer - s.steer_before).abs() / s.full_steer,
     "ended": _ended,
+    "ended_strange": _ended_strange,
 }
 NEED_WINDOW = frozenset({"efficient_bonus", "efficient", "efficient_speed", "gated_speed"})
 """Terms for which a task has to keep a window."""
@@ -145,6 +154,16 @@ REWARDS: dict[str, dict[str, float]] = {
         "steering_change": -0.1,
         "ended": -120.0,
     },
+    # Where looks, tyres and delays are as ever, a driver has to be fast; where they are not, it has
+    # to come home: an end costs nearly three times as much there. Best after sure.
+    "wary": {
+        "progress": 1.0,
+        "over_edge": -10.0,
+        "off_road": -2.0,
+        "steering_change": -0.1,
+        "ended": -250.0,
+        "ended_strange": -450.0,
+    },
     # sure, where an end costs six seconds and more. A learner with a camera would stand still under
     # it, if standing did not end its episode too. Best after sure, which is learned faster.
     "careful": {
@@ -160,6 +179,11 @@ REWARDS: dict[str, dict[str, float]] = {
 def needs_window(name: str) -> bool:
     """Whether the reward called `name` looks at efficiency."""
     return not NEED_WINDOW.isdisjoint(REWARDS[name])
+
+
+def needs_strange(name: str) -> bool:
+    """Whether the reward called `name` asks whether a world is randomised."""
+    return "ended_strange" in REWARDS[name]
 
 
 @dataclass(frozen=True)

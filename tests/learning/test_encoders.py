@@ -15,6 +15,7 @@ from hotlap.learning.encoders import (
     Scaled,
     Small,
     as_numbers,
+    byte_moments,
     conv_by_blocks,
     find_encoder,
     standardised,
@@ -176,6 +177,20 @@ def test_every_picture_has_mean_0_and_spread_1_by_itself() -> None:
 def test_a_picture_of_nothing_is_nothing() -> None:
     found = standardised(torch.full((2, *PICTURE.shape), 90, dtype=torch.uint8))
     assert float(found.abs().max()) < 1e-3
+
+
+@pytest.mark.parametrize("size", [(3, 20, 24), (1, 5, 7)])
+def test_moments_read_four_bytes_at_a_time_are_those_of_single_ones(size: tuple[int, ...]) -> None:
+    """Also of pictures so faint and light that squares hardly differ."""
+    seen = pictures(3, spaces.Box(0, 255, size, np.uint8))
+    seen[1] = 250 + seen[1] // 128
+    seen[2] = 255
+    last = seen.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)  # as the world draws them
+    for lying in (seen, last):
+        variance, mean = byte_moments(lying)
+        expected = torch.var_mean(seen.double(), dim=(1, 2, 3), correction=0, keepdim=True)
+        torch.testing.assert_close(variance.double(), expected[0], rtol=1e-5, atol=0.02)
+        torch.testing.assert_close(mean.double(), expected[1], rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("kind", ["nature", "small"])

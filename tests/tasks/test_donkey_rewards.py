@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.tasks import DONKEY_REWARDS, DonkeyConfig
 from hotlap.sim.tracks import NAMES, Start
 from hotlap.tasks import drivers
@@ -208,6 +209,7 @@ def rolling(reward: str) -> Tensor:
         ("v6", 1, 0, 0, 0),
         ("racing", 1, 0, -1, -1),
         ("sure", 1, 0, -1, -1),
+        ("wary", 1, 0, -1, -1),
         ("careful", 1, 0, -1, -1),
     ],
 )
@@ -232,13 +234,39 @@ def test_what_a_crash_costs(reward: str, wall_gap: float | None) -> None:
         step = env.step(torch.tensor([[1.0, 0.5]]))
         if step.terminated:
             break
-    prices = {"v1": 0.0, "racing": -50.0, "sure": -120.0, "careful": -400.0}
+    prices = {"v1": 0.0, "racing": -50.0, "sure": -120.0, "wary": -250.0, "careful": -400.0}
     price = prices.get(reward, -1.0)
     assert step.terms.get("ended", torch.zeros(1)).item() == price
     if price:
         assert step.reward.item() < 0
     else:
         assert step.reward.item() >= 0  # v1 even pays the speed of the impact
+
+
+@pytest.mark.parametrize(
+    ("ranges", "price"),
+    [
+        (RandomisationConfig(), {0.0}),
+        (RandomisationConfig(friction=(0.8, 1.2)), {-450.0}),
+        (RandomisationConfig(friction=(0.8, 1.2), share=0.5), {0.0, -450.0}),
+    ],
+)
+def test_a_wary_driver_pays_more_in_a_randomised_world(
+    ranges: RandomisationConfig, price: set[float]
+) -> None:
+    track = replace(straight(), starts=(Start(s=20.0),))
+    config = DonkeyConfig(sensor="telemetry", reward="wary", randomise=ranges)
+    env = BatchEnv(DonkeyTask(config, tracks=(track,)), 16)
+    env.reset()
+    paid: dict[int, float] = {}
+    for _ in range(100):
+        step = env.step(torch.tensor([[1.0, 0.5]] * 16))
+        for who in step.terminated.nonzero().flatten().tolist():
+            usual = bool(env.ended_world["params"]["mu"][who] == config.car.mu)
+            extra = float(step.terms["ended_strange"][who])
+            assert (extra == 0) == usual
+            paid[who] = extra
+    assert set(paid.values()) == price
 
 
 @pytest.mark.parametrize(("max_cte", "share"), [(8.0, 0.75), (16.0, 1.0)])

@@ -12,7 +12,15 @@ from torch import Tensor
 from hotlap.config.interface import InterfaceConfig
 from hotlap.config.sensors import CameraConfig
 from hotlap.tasks.batch import BatchEnv, Step
-from hotlap.tasks.interface import Interface, Reel, action_table, encode_action, stacked_space
+from hotlap.tasks.interface import (
+    Interface,
+    Reel,
+    action_table,
+    encode_action,
+    find_frames,
+    find_frames_by_words,
+    stacked_space,
+)
 from hotlap.tasks.registry import make_task
 from hotlap.tasks.task import Task
 
@@ -126,11 +134,24 @@ def test_a_stack_is_what_single_frames_give_stacked_by_hand(
     assert ended > 2 * WORLD
 
 
-@pytest.mark.slow
-def test_frames_found_in_one_compiled_pass_are_the_same() -> None:
-    """And compiled once, wherever in its ring the newest frame lies."""
+@pytest.mark.parametrize(("channels", "stack"), [(1, 4), (3, 2), (3, 1), (3, 3)])
+def test_frames_woven_in_words_are_those_woven_in_bytes(channels: int, stack: int) -> None:
     generator = torch.Generator().manual_seed(0)
-    frames = torch.randint(0, 256, (12, WORLD, 16, 20, 3), dtype=torch.uint8, generator=generator)
+    shape = (5, WORLD, 6, 8, channels)
+    ring = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+    back = torch.arange(stack - 1, -1, -1).unsqueeze(-1)
+    given = torch.tensor(3), back, torch.arange(WORLD), torch.arange(WORLD) % 3
+    assert torch.equal(find_frames_by_words(ring, *given), find_frames(ring, *given))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [20, 18])
+def test_frames_found_in_one_compiled_pass_are_the_same(width: int) -> None:
+    """And compiled once, wherever in its ring the newest frame lies."""
+    torch._dynamo.reset()
+    generator = torch.Generator().manual_seed(0)
+    shape = (12, WORLD, 16, width, 3)
+    frames = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
     ends = torch.rand(12, WORLD, generator=generator) < 0.2
     plain, fused = Reel(3, 2), Reel(3, 2, fused=True)
     assert torch.equal(plain.begin(frames[0]), fused.begin(frames[0]))
