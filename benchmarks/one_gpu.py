@@ -12,7 +12,7 @@ after it. Any other part is the name of a recipe, trained with its clock by as m
 
 FOLDER is what one takes home from a rented machine, so runs stay in --runs. Of each training comes
 FOLDER/PART-SEED.tar, a few MB: its champion as an entry of a zoo (`HOTLAP_ZOO=...`), with 16-bit
-weights, and its tables.
+weights, and its tables; and with `-- --milestones N` as many FOLDER/PART-SEED-at-SEGMENT.tar.
 """
 
 import argparse
@@ -68,25 +68,30 @@ def commands(part: str, asked: argparse.Namespace, words: list[str]) -> list[lis
 
 
 def pack(part: str, asked: argparse.Namespace) -> None:
-    """Put what the trainings of a recipe came to into one small file each."""
+    """Put what the trainings of a recipe came to into small files: one, and one a milestone."""
     for seed in range(asked.first, asked.first + asked.seeds):
-        run, name = asked.runs / f"{part}-{seed}", f"{part}-{seed}"
+        name = f"{Path(part).stem}-{seed}"
+        run = asked.runs / name
         tables = [run / table for table in TABLES if (run / table).exists()]
-        with (
-            tempfile.TemporaryDirectory() as zoo,
-            tarfile.open(asked.folder / f"{name}.tar", "w") as bag,
-        ):
-            for table in tables:
-                bag.add(table, f"{name}-{table.name}")
-            adding = ["zoo", "add", name, str(run), "--half"]
-            done = subprocess.run(
-                [sys.executable, "-m", "hotlap", *adding], env=os.environ | {"HOTLAP_ZOO": zoo},
-                capture_output=True, text=True,
-            )  # fmt: skip
-            if done.returncode == 0:
-                bag.add(Path(zoo) / name, name)
-            else:
-                print(f"{run} has no champion: {done.stderr[-500:]}")
+        pack_champion(run, name, tables, asked.folder)
+        for milestone in sorted((run / "milestones").glob("[0-9]*")):
+            pack_champion(milestone, f"{name}-at-{int(milestone.name)}", [], asked.folder)
+
+
+def pack_champion(model: Path, name: str, tables: list[Path], folder: Path) -> None:
+    """A model as an entry of a zoo, beside tables of its run."""
+    adding = ["zoo", "add", name, str(model), "--half"]
+    with tempfile.TemporaryDirectory() as zoo, tarfile.open(folder / f"{name}.tar", "w") as bag:
+        for table in tables:
+            bag.add(table, f"{name}-{table.name}")
+        done = subprocess.run(
+            [sys.executable, "-m", "hotlap", *adding], env=os.environ | {"HOTLAP_ZOO": zoo},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        if done.returncode == 0:
+            bag.add(Path(zoo) / name, name)
+        else:
+            print(f"{model} is no champion: {done.stderr[-500:]}")
 
 
 def run_part(command: list[str], told: Path, seconds: float) -> None:
@@ -116,7 +121,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/one-gpu"), help="where runs lie")
     asked = parser.parse_args(words)
     asked.folder.mkdir(parents=True, exist_ok=True)
-    old = [str(run) for part in asked.parts for run in asked.runs.glob(f"{part}-*")]
+    old = [str(run) for part in asked.parts for run in asked.runs.glob(f"{Path(part).stem}-*")]
     if old:
         sys.exit(f"there already: {', '.join(old)}; move them away, or choose another --runs")
     for part in asked.parts:

@@ -30,12 +30,13 @@ from hotlap.config.commands import (
     TracksConfig,
     WatchConfig,
 )
+from hotlap.config.judging import EvaluateConfig
 from hotlap.config.naming import nearest
 from hotlap.config.racing import RaceConfig
 from hotlap.config.research import ChampionConfig, ResearchConfig
 from hotlap.config.research_bench import BenchResearchConfig
 from hotlap.config.serving import ServeConfig
-from hotlap.config.training import EvaluateConfig, TrainConfig
+from hotlap.config.training import TrainConfig
 from hotlap.config.zoo import ZooAddConfig, ZooConfig
 
 REFUSE_WORDS = (

@@ -90,6 +90,8 @@ class RunConfig:
     """Whether simulator, nets and updates are compiled."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     """How checkpoints and the final policy are judged."""
+    milestones: int = 0
+    """Policies of the latest segments that stay beside the best, each a model of its own."""
     rollback: RollbackConfig = field(default_factory=RollbackConfig)
     """What is done after a collapse."""
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
@@ -107,6 +109,8 @@ class RunConfig:
             raise ValueError(f"segment_steps must be at least 1, got {self.segment_steps}")
         if self.seed < 0:
             raise ValueError(f"seed must be 0 or more, got {self.seed}")
+        if self.milestones < 0:
+            raise ValueError(f"milestones must be 0 or more, got {self.milestones}")
 
     @property
     def agent_name(self) -> str:

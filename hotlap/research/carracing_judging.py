@@ -9,8 +9,8 @@ from typing import Any
 
 from hotlap.config.carracing import FRAMES_PER_SECOND, CarRacingConfig
 from hotlap.config.commands import WatchConfig
+from hotlap.config.judging import EvaluateConfig
 from hotlap.config.runs import EvaluationConfig, RunConfig
-from hotlap.config.training import EvaluateConfig
 from hotlap.evaluation.judge import judge
 from hotlap.records import EvalResult
 from hotlap.research.models import Model

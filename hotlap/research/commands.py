@@ -11,11 +11,12 @@ import torch
 from hotlap.config.bridges import SCENES, over_the_wire
 from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.commands import WatchConfig
+from hotlap.config.judging import EvaluateConfig
 from hotlap.config.presets import from_table, to_table
 from hotlap.config.runs import EvaluationConfig, RunConfig
 from hotlap.config.strengths import name_of
 from hotlap.config.tasks import DonkeyConfig
-from hotlap.config.training import EvaluateConfig, TrainConfig
+from hotlap.config.training import TrainConfig
 from hotlap.evaluation.eval_table import print_result
 from hotlap.evaluation.generalisation_table import print_report
 from hotlap.evaluation.judge import HELD_OUT, Drive, judge_drives, judge_gym

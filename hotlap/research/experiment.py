@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -235,10 +236,13 @@ class Run:
         for name, value in told.items():
             self.learner.logger.record(name, value)
         self.learner.logger.dump(self.learner.num_timesteps)
+        if self.config.milestones and segment != BEFORE:
+            self._save_model(self.folder.milestone_folder(segment), result)
+            self.folder.forget_milestones(segment, self.config.milestones)
         if verdict == "best":
             tensors, numbers = self._state_now()
             self.folder.save_best(tensors, numbers | {"segment": segment, "score": score})
-            save_model(self.folder.model_folder, self.config, self.learner, self.seen, result)
+            self._save_model(self.folder.model_folder, result)
         elif verdict == "collapsed":
             self._roll_back(score)
 
@@ -254,6 +258,9 @@ class Run:
             f"segment {self.keeper.best_segment}, at {self.learner.rate_scale:g} of the "
             "learning rate",
         )
+
+    def _save_model(self, folder: Path, result: EvalResult | None) -> None:
+        save_model(folder, self.config, self.learner, self.seen, result)
 
     def _clock(self) -> dict[str, Any]:
         """Numbers that count how far the training is, which no rollback turns back."""
@@ -339,7 +346,7 @@ class Run:
             return
         now = self.learner.state()
         self.learner.load_state(best.tensors, best.numbers)
-        save_model(self.folder.model_folder, self.config, self.learner, self.seen, None)
+        self._save_model(self.folder.model_folder, None)
         self.learner.load_state(*now)
         score = best.numbers["score"]
         self.keeper = replace(self.keeper, best=score, best_segment=best.numbers["segment"])

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from hotlap.config.judging import EvaluateConfig
 from hotlap.config.runs import EvaluationConfig
-from hotlap.config.training import EvaluateConfig
 from hotlap.evaluation.generalisation import Report, report_on, steps_for_a_lap
 from hotlap.evaluation.judge import Drive, judge_drives, limits_on
 from hotlap.evaluation.trajectory_plot import draw_drives

@@ -5,9 +5,9 @@ Either way in looks that no training has: a driver that has learned pictures by 
 
 from dataclasses import replace
 
+from hotlap.config.judging import EvaluateConfig
 from hotlap.config.strengths import find_randomisation, name_of
 from hotlap.config.tasks import DonkeyConfig
-from hotlap.config.training import EvaluateConfig
 
 JUDGED_PAINT = 1_000_000
 """Added to the number of a set of looks for judging."""

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from hotlap.config.bridges import BridgeConfig
 from hotlap.config.interface import InterfaceConfig
+from hotlap.config.judging import EvaluateConfig
 from hotlap.config.presets import to_table
 from hotlap.config.runs import EvaluationConfig
 from hotlap.config.tasks import DonkeyConfig
-from hotlap.config.training import EvaluateConfig
 from hotlap.evaluation.eval_table import print_result
 from hotlap.evaluation.judge import judge
 from hotlap.research.contestants import zipped

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hotlap.config.judging import EvaluateConfig
 from hotlap.config.naming import nearest
 from hotlap.config.presets import SHIPPED
 from hotlap.config.research import ChampionConfig, ResearchConfig
-from hotlap.config.training import EvaluateConfig, TrainConfig
+from hotlap.config.training import TrainConfig
 from hotlap.records import brief, claim_in_words
 from hotlap.research.book import Plan
 from hotlap.research.champions import FOLDER, MODEL, find_study, read_champion, save_champion

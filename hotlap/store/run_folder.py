@@ -3,7 +3,7 @@
 config.json    the resolved settings           model/        the finished model, a bundle
 NAME.jsonl     tables that grow by rows        best/         the best state so far
 checkpoints/   where training can go on from   replay/       rows of the replay buffer
-lock           held by the one process that writes
+milestones/    models of the latest segments   lock          held by the one process that writes
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from hotlap.store.atomic import make_folder, read_folder, tidy, write_file
+from hotlap.store.atomic import make_folder, read_folder, remove, tidy, write_file
 from hotlap.store.checkpoints import Checkpoint, Checkpoints
 from hotlap.store.closing import Closing
 from hotlap.store.plain import pack_json, unpack_json
@@ -20,7 +20,7 @@ from hotlap.store.state import State, read_state, write_state
 from hotlap.store.writer_lock import WriterLock
 
 CONFIG = "config.json"
-PARTS = (CONFIG, "checkpoints", "replay", "best", "model")
+PARTS = (CONFIG, "checkpoints", "replay", "best", "model", "milestones")
 """Where any of these is, there is a run, or what is left of one."""
 
 
@@ -70,6 +70,17 @@ class RunFolder(Closing):
     def model_folder(self) -> Path:
         """Where the finished model goes, as a bundle."""
         return self.path / "model"
+
+    def milestone_folder(self, segment: int) -> Path:
+        """Where the model that a segment ended with goes, as a bundle."""
+        return self.path / "milestones" / f"{segment:06d}"
+
+    def forget_milestones(self, newest: int, keep: int) -> None:
+        """Remove the models of all but the last `keep` segments up to the newest."""
+        self._refuse_reader()
+        kept = {self.milestone_folder(newest - back) for back in range(keep)}
+        for folder in set((self.path / "milestones").glob("[0-9]*")) - kept:
+            remove(folder)
 
     def append(self, name: str, row: dict[str, Any]) -> None:
         """Add a row to a table; when this returns it is on the disk."""
@@ -133,6 +144,8 @@ class RunFolder(Closing):
 
     def _recover(self) -> None:
         tidy(self.path)
+        if (self.path / "milestones").is_dir():
+            tidy(self.path / "milestones")
         self._checkpoints.recover()
         for table in self.path.glob("*.jsonl"):
             heal_rows(table)

@@ -159,6 +159,37 @@ def test_a_worse_policy_does_not_replace_the_best(begin: Callable[..., Run], for
     assert (run.keeper.best, run.keeper.best_segment) == (6, 2)
 
 
+def test_the_latest_policies_stay_as_milestones_whatever_their_scores(
+    begin: Callable[..., Run], force: Any
+) -> None:
+    """And a run that goes on replaces those that it makes again."""
+    config = lengthened(4, milestones=2)
+    force([5, 4, 6, 3, 3])
+    run = begin(config)
+    own = []
+    for _ in range(3):
+        run._train_segment()
+        own.append(weights(run))
+    shutil.rmtree(run.folder.path / "checkpoints" / "000002")
+    again = begin(config)
+    again._train_segment()  # the third, again
+    again._train_segment()
+    own.append(weights(again))
+    kept = run.folder.path / "milestones"
+    assert sorted(path.name for path in kept.iterdir()) == ["000002", "000003"]
+    for segment in (2, 3):
+        assert equal(load_bundle(kept / f"{segment:06d}").weights, own[segment])
+    assert load_bundle(kept / "000003").evaluation["mean_return"] == 3  # type: ignore[index]
+    assert open_model(str(kept / "000003")).run == config
+
+
+def test_there_are_no_milestones_unless_asked_for(begin: Callable[..., Run], force: Any) -> None:
+    force([5])
+    run = begin(lengthened(1))
+    run._train_segment()
+    assert not (run.folder.path / "milestones").exists()
+
+
 def test_the_last_judgement_is_of_the_best_on_seeds_it_was_not_chosen_on(
     begin: Callable[..., Run], force: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

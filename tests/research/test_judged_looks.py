@@ -9,9 +9,10 @@ import pytest
 
 from hotlap.cli import main
 from hotlap.config.augmentation import AugmentationConfig
+from hotlap.config.judging import EvaluateConfig
 from hotlap.config.learners import PPOConfig
 from hotlap.config.strengths import find_randomisation
-from hotlap.config.training import EvaluateConfig, TrainConfig
+from hotlap.config.training import TrainConfig
 from hotlap.research import commands
 from hotlap.research.contestants import scripted
 from hotlap.research.judged_looks import as_asked
