@@ -26,8 +26,8 @@ TIMES = "*"
 WIDE = "@"
 WIDTHS = (0.6, 10.0)
 """Narrowest and widest half of a road, metres: on a smaller one a car cannot turn."""
-MOST = 1000
-"""Most tracks that words may stand for: all of them lie in memory at once."""
+MOST = 3000
+"""Most tracks that words may stand for: all lie in memory at once, a megabyte each."""
 
 
 def is_group(word: str) -> bool:

@@ -38,8 +38,8 @@ def test_what_is_no_range_is_refused(word: str) -> None:
 
 
 def test_a_range_that_would_fill_the_memory_is_refused() -> None:
-    with pytest.raises(ValueError, match="1 to 1000 tracks, this one 1001"):
-        chosen_tracks(["circuit:0-1000"])
+    with pytest.raises(ValueError, match="1 to 3000 tracks, this one 3001"):
+        chosen_tracks(["circuit:0-3000"])
 
 
 def test_a_width_scales_a_generated_track() -> None:
@@ -103,8 +103,8 @@ def test_everything_else_may_be_trained_on() -> None:
 
 def test_words_are_expanded_in_their_order_and_a_name_twice_weighs_twice() -> None:
     assert expand(["warren", "hills:1-2", "warren"]) == ("warren", "hills:1", "hills:2", "warren")
-    with pytest.raises(ValueError, match="at most 1000 tracks fit in memory at once, these are"):
-        expand(["circuit:0-899", "hills:0-899"])
+    with pytest.raises(ValueError, match="at most 3000 tracks fit in memory at once, these are"):
+        expand(["circuit:0-1599", "hills:0-1599"])
 
 
 def test_some_of_many_are_chosen_evenly() -> None:
@@ -129,8 +129,8 @@ def test_what_is_no_number_of_times_is_refused_with_what_to_write(word: str) -> 
 
 
 def test_times_do_not_fill_the_memory() -> None:
-    for word in ("warren*1001", "circuit:0-999*2", "warren*1000*1000*1000"):
-        with pytest.raises(ValueError, match="1000"):
+    for word in ("warren*3001", "circuit:0-2999*2", "warren*3000*3000*3000"):
+        with pytest.raises(ValueError, match="3000"):
             expand([word])
 
 
