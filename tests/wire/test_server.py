@@ -327,6 +327,30 @@ def test_an_interrupt_ends_it_with_an_answer() -> None:
     assert json.loads(answer)["port"] == port
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="pipes are made small as Linux does it")
+def test_whoever_started_it_need_not_read_what_it_says() -> None:
+    import fcntl
+
+    command = [sys.executable, "-m", "hotlap", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 8192)
+        port = int(process.stdout.readline().split(":")[1].split(",")[0])
+        try:
+            for _ in range(100):  # two lines each, of fifty letters and more
+                with Talk(port) as talk:
+                    talk.wait("scene_selection_ready")
+            with Talk(port, "waveshare") as talk:
+                talk.frame()
+            process.send_signal(signal.SIGINT)
+            said = process.stdout.read()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    assert "client 1 left" in said
+    assert len(said) < 12000
+
+
 @patient
 def test_two_clients_and_twenty_hertz(serving: Serving) -> None:
     running = serving()

@@ -8,7 +8,9 @@ it, and whoever is in debt gets no frame until time has paid for it.
 
 import asyncio
 import errno
+import select
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -53,9 +55,19 @@ async def _serve(config: ServeConfig) -> dict[str, Any]:
     return server.summary()
 
 
-def _print(line: str) -> None:
-    with suppress(OSError):  # nobody reads it any more, which is no reason to stop
-        print(line, flush=True)
+def _print(text: str) -> None:
+    for line in text.splitlines():
+        with suppress(OSError):  # nobody reads it any more, which is no reason to stop
+            if _takes_a_line():
+                print(line, flush=True)
+
+
+def _takes_a_line() -> bool:
+    """Whether printing would not wait for a reader: a pipe that nobody empties fills up."""
+    try:
+        return bool(select.select([], [sys.stdout], [], 0)[1])
+    except (OSError, ValueError):  # no file, or one that cannot be asked
+        return True
 
 
 class Server:
