@@ -64,8 +64,8 @@ def soak(asked: argparse.Namespace) -> dict[str, Any]:
     draw, killed, lost = random.Random(asked.seed), 0, []
     with serving() as server:
         steady = [begin(server.port, i, asked.seconds + STARTING) for i in range(asked.steady)]
-        mortal = [begin(server.port, i, 2 * asked.seconds) for i in range(asked.clients[0])]
-        mortal = mortal[asked.steady :]
+        numbers = range(asked.steady, asked.clients[0])
+        mortal = [begin(server.port, i, 2 * asked.seconds) for i in numbers]
         stopped: dict[subprocess.Popen[str], float] = {}
         memory, began, looked = [], time.monotonic(), 0.0
         while (now := time.monotonic() - began) < asked.seconds:
