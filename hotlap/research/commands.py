@@ -22,6 +22,7 @@ from hotlap.evaluation.generalisation_table import print_report
 from hotlap.evaluation.judge import HELD_OUT, Drive, judge_drives, judge_gym
 from hotlap.evaluation.trajectory_plot import draw_drives
 from hotlap.learning.driver import refuse_other_shape
+from hotlap.learning.heap import keep_freed_memory
 from hotlap.records import EvalResult
 from hotlap.research.ahead import Helpers
 from hotlap.research.carracing_judging import evaluate_carracing, watched_settings
@@ -62,6 +63,7 @@ def train(config: TrainConfig, helpers: bool = True) -> dict[str, Any]:
     """
     settled = _settled(config)
     torch.set_num_threads(settled.threads)
+    keep_freed_memory()
     refuse_unknown_run(settled, config.trust)
     print(describe(settled), flush=True)
     began = time.monotonic()

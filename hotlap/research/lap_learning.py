@@ -12,6 +12,7 @@ from hotlap.config.training import TrainConfig
 from hotlap.evaluation.judge import HELD_OUT
 from hotlap.learning.driver import Driver
 from hotlap.learning.factory import make_learner
+from hotlap.learning.heap import keep_freed_memory
 from hotlap.research.worlds import known_tasks, make_task_of, make_training_env
 from hotlap.tasks.batch import BatchEnv
 from hotlap.tasks.devices import choose_device
@@ -27,6 +28,7 @@ def learn_to_lap(seed: int, device: str, track: str, limit: float, threads: int)
     """Train until the policy laps from a standing start on the line, or time is up."""
     began = time.monotonic()
     torch.set_num_threads(threads)
+    keep_freed_memory()
     device, excuse = choose_device(device)
     if excuse:
         print(excuse, file=sys.stderr, flush=True)
