@@ -24,7 +24,7 @@ from stable_baselines3.common.preprocessing import get_action_dim, get_obs_shape
 from torch import Tensor
 
 from hotlap.learning.rollouts import tensor_kind
-from hotlap.tasks.memory import KEPT_FREE, free_bytes
+from hotlap.tasks.memory import refuse_if_too_large
 
 SPARE = 2
 """Candidates drawn per sample, as some turn out to be rows that cannot be learned from."""
@@ -82,7 +82,9 @@ class Replay(BaseBuffer):
             )
         self.bytes = self.bytes_needed(buffer_size, observation_space, action_space, n_envs, stack)
         self.frame_shape = self._frame_shape()
-        self._refuse_if_too_large()
+        steps = self.rows * n_envs
+        hint = " (replay_size)"
+        refuse_if_too_large(steps, f"steps of {self._size}", self.bytes, self.device, hint)
 
         def make(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
             return torch.zeros(self.rows, n_envs, *shape, dtype=dtype, device=self.device)
@@ -134,21 +136,16 @@ class Replay(BaseBuffer):
         books = 4 + 1 + 1 + 4  # reward, terminated, truncated, age
         return buffer_size // n_envs * n_envs * (frame + action + books)
 
-    def _refuse_if_too_large(self) -> None:
-        """Raise MemoryError, saying what would fit, before anything is made."""
-        usable = int(free_bytes(self.device) * (1 - KEPT_FREE))
-        if self.bytes > usable:
-            steps = self.rows * self.n_envs
-            raise MemoryError(
-                f"{self}, but only {usable / 1e9:.2f} GB are usable on {self.device}; "
-                f"replay_size of at most {int(usable / self.bytes * steps)} would fit"
-            )
-
     def __str__(self) -> str:
+        steps = f"{self.rows * self.n_envs:,} steps of {self._size}"
+        return f"replay: {steps}, {self.bytes / 1e9:.2f} GB"
+
+    @property
+    def _size(self) -> str:
+        """Of a frame, as people write it."""
         shape = self.frame_shape
         shape = (*shape[1:], shape[0]) if self.channels_first else shape
-        steps = f"{self.rows * self.n_envs:,} steps of {'x'.join(map(str, shape))}"
-        return f"replay: {steps}, {self.bytes / 1e9:.2f} GB"
+        return "x".join(map(str, shape))
 
     # --- writing -------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from stable_baselines3.common.type_aliases import RolloutBufferSamples
 from torch import Tensor
 
 from hotlap.learning.advantages import estimate_advantages
-from hotlap.tasks.memory import KEPT_FREE, free_bytes
+from hotlap.tasks.memory import refuse_if_too_large
 
 BOOKS = 6 * 4 + 2 * 1 + 8
 """Bytes of a sample beside what was seen, done and advised: numbers, flags, an episode's length."""
@@ -61,7 +61,8 @@ class Rollouts(BaseBuffer):
                 + BOOKS
             )
         )
-        self._refuse_if_too_large()
+        what = f"steps of rollouts in each of {n_envs} environments"
+        refuse_if_too_large(buffer_size, what, self.bytes, self.device)
         if len(seen) == 3:
             seen = (*seen[1:], seen[0])
         discrete = isinstance(action_space, spaces.Discrete)
@@ -73,16 +74,6 @@ class Rollouts(BaseBuffer):
         self.episode_returns, self.episode_lengths = make(), make(dtype=torch.int64)
         self.advice = torch.zeros_like(self.actions)
         """What a teacher would do, where there is one (T, B, A)."""
-
-    def _refuse_if_too_large(self) -> None:
-        """Raise MemoryError, saying what would fit, before anything is made."""
-        usable = int(free_bytes(self.device) * (1 - KEPT_FREE))
-        if self.bytes > usable:
-            raise MemoryError(
-                f"rollouts of {self.buffer_size} steps of {self.n_envs} environments take "
-                f"{self.bytes / 1e9:.2f} GB, but only {usable / 1e9:.2f} GB are usable on "
-                f"{self.device}; at most {usable * self.buffer_size // self.bytes} steps would fit"
-            )
 
     def reset(self) -> None:
         """Begin anew; what was there is overwritten."""

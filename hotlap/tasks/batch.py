@@ -84,7 +84,8 @@ class BatchEnv:
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
-        refuse_if_too_large(num_envs, task.bytes_per_env, task.device)
+        needed = num_envs * task.bytes_per_env
+        refuse_if_too_large(num_envs, "environments", needed, task.device)
         self.task = task
         self.observation_space, self.action_space = task.observation_space, task.action_space
         self.num_envs = num_envs

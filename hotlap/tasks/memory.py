@@ -45,14 +45,13 @@ def _free_in_container() -> int:
     return max(limit - used + files, 0)  # files kept for speed are given up when memory is needed
 
 
-def refuse_if_too_large(num_envs: int, bytes_per_env: int, device: torch.device) -> None:
-    """Raise MemoryError, saying what would fit, if a batch cannot."""
+def refuse_if_too_large(
+    count: int, of_what: str, needed: float, device: torch.device, more: str = ""
+) -> None:
+    """Raise MemoryError, saying how many would fit, before so many things of a kind are made."""
     usable = int(free_bytes(device) * (1 - KEPT_FREE))
-    needed = num_envs * bytes_per_env
     if needed > usable:
         raise MemoryError(
-            f"{num_envs} environments need about {needed / 2**30:.1f} GiB "
-            f"({bytes_per_env / 1024:.0f} KiB each), {usable / 2**30:.1f} GiB are usable "
-            f"on {device}; "
-            f"at most {usable // bytes_per_env} would fit"
+            f"{count:,} {of_what} take about {needed / 1e9:.2f} GB, but only {usable / 1e9:.2f} GB "
+            f"are usable on {device}; at most {int(usable / needed * count)} would fit{more}"
         )

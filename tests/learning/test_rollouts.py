@@ -5,8 +5,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from hotlap.learning import rollouts as module
 from hotlap.learning.rollouts import Rollouts
+from hotlap.tasks import memory
 
 PICTURES = spaces.Box(0, 255, (2, 30, 48), np.uint8)
 ACTIONS = {
@@ -23,7 +23,7 @@ def test_bytes_are_those_of_the_columns(kind: str) -> None:
 
 
 def test_those_that_cannot_fit_are_refused_with_what_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "free_bytes", lambda device: 10_000_000)
-    with pytest.raises(MemoryError, match=r"128 environments take .* at most 23 steps would fit"):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 10_000_000)
+    with pytest.raises(MemoryError, match=r"128 environments take .* at most 23 would fit"):
         Rollouts(32, PICTURES, ACTIONS["pair"], n_envs=128)
     assert Rollouts(23, PICTURES, ACTIONS["pair"], n_envs=128).bytes < 9_000_000
