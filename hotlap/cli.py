@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap import __version__
+from hotlap.config.blending import BlendConfig
 from hotlap.config.commands import (
     BenchFirstLapConfig,
     BenchSimConfig,
@@ -61,6 +62,7 @@ REFUSE_WORDS = (
     "hotlap.learning.zips",
     "hotlap.store.run_folder",
     "hotlap.report.forgetting",
+    "hotlap.research.blending",
     "hotlap.research.carracing_judging",
     "hotlap.research.carracing_watching",
     "hotlap.research.champions",
@@ -178,6 +180,13 @@ def champion(cfg: ChampionConfig) -> Answer:
     return overnight.champion(cfg)
 
 
+def blend(cfg: BlendConfig) -> Answer:
+    """Average two models."""
+    from hotlap.research import blending
+
+    return blending.blend(cfg)
+
+
 def zoo(cfg: ZooConfig) -> Answer:
     """Tell of the champions that come along."""
     from hotlap.research import zoo
@@ -251,6 +260,7 @@ VERBS = {
     "tracks": Verb(TracksConfig, tracks, positional=("names",)),
     "watch": Verb(WatchConfig, watch, positional=("model",)),
     "race": Verb(RaceConfig, race, positional=("a", "b")),
+    "blend": Verb(BlendConfig, blend, positional=("a", "b")),
     "zoo": Verb(ZooConfig, zoo, positional=("name",)),
     "zoo show": Verb(ZooConfig, zoo, positional=("name",)),
     "zoo add": Verb(ZooAddConfig, zoo_add, positional=("name", "run")),
