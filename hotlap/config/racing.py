@@ -32,6 +32,9 @@ class RaceConfig(Command):
     """Simulated time of an episode; more where a slow lap takes more."""
     video: Path | None = None
     """Write a film of both, from the line of the first track, to this MP4 file."""
+    plot: Path | None = None
+    """Lay the best laps of both side by side in this PNG file: speeds over the road, who gains
+    where, and what is lost to the least possible; several tracks get NAME-TRACK.png each."""
     device: str = "auto"
     """Where to run: auto, cpu, cuda, or one card such as cuda:1."""
     trust: bool = False
@@ -59,3 +62,5 @@ class RaceConfig(Command):
             raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {self.device!r}")
         if self.video is not None and self.video.suffix != ".mp4":
             raise ValueError(f"video must end in .mp4, got {self.video}")
+        if self.plot is not None and self.plot.suffix != ".png":
+            raise ValueError(f"plot must end in .png, got {self.plot}")

@@ -52,7 +52,7 @@ def play(policy: Policy, env: Env, counted: int, keep: bool) -> dict[str, Array]
 def _columns(step: Step, keep: bool) -> dict[str, Tensor]:
     """What is written down of a step, each (B,) float32."""
     told = {name: step.metrics[name] for name in TOLD if name in step.metrics}
-    if keep and "pos" in step.metrics and "speed" in told:
+    if keep and "pos" in step.metrics and {"speed", "s", "over_edge"} <= told.keys():
         told |= {"x": step.metrics["pos"][:, 0], "y": step.metrics["pos"][:, 1]}
     told |= {"return": step.episode_return, "terminated": step.terminated, "done": step.done}
     return {name: value.to(torch.float32) for name, value in told.items()}

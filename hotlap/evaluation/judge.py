@@ -41,6 +41,10 @@ class Drive:
     """Place after each step (T, 2), metres."""
     speed: Array
     """Speed after each step (T,), m/s."""
+    s: Array
+    """Place along the road after each step (T,), metres."""
+    over_edge: Array
+    """How far the car's side is beyond the road's edge after each step (T,), metres."""
 
 
 def judge(
@@ -93,7 +97,7 @@ def judge_drives(
             episodes.append(tell(own, env.task, identity, seed, track))
             if "x" in own:
                 xy = np.stack([own["x"], own["y"]], axis=1)
-                drives.append(Drive(episodes[-1], xy, own["speed"]))
+                drives.append(Drive(episodes[-1], xy, own["speed"], own["s"], own["over_edge"]))
     return summarise(episodes, _limits(env.task, tracks)), drives
 
 

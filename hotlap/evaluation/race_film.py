@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from hotlap.evaluation.film import (
     INK,
@@ -19,13 +19,14 @@ from hotlap.evaluation.film import (
 from hotlap.evaluation.film import Spot as Pixel
 from hotlap.evaluation.film_camera import FilmCamera
 from hotlap.evaluation.first_episodes import Env, Policy
+from hotlap.evaluation.lap_plot import A, B
 from hotlap.sim.tracks.track import Track
 from hotlap.tasks.donkey import DonkeyTask
 
 VIEW = (480, 360)
 """Of either camera, pixels; one stands above the other."""
 MAP = (720, 720)
-COLOURS: tuple[Colour, Colour] = ((30, 96, 200), (226, 88, 34))
+COLOURS: tuple[Colour, Colour] = (ImageColor.getrgb(A)[:3], ImageColor.getrgb(B)[:3])
 """Lines of the two drivers."""
 STAY = 1.0
 """Seconds that the last frame stays."""

@@ -92,9 +92,9 @@ def draw_map(
     return path
 
 
-def fast_line(track: Track) -> tuple[Array, Array]:
+def fast_line(track: Track, vehicle: str = "donkey") -> tuple[Array, Array]:
     """The line to drive (K, 2) and its speed (K,): solved where shipped, else a quick one."""
-    line = racing_line(track)
+    line = racing_line(track, vehicle)
     heading = np.unwrap(headings(track.xy, track.closed))
     along = np.arange(track.num_points) * track.spacing
     x, y, turn = (np.interp(line.s, along, column) for column in (*track.xy.T, heading))

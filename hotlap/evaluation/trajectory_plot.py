@@ -71,8 +71,8 @@ def draw_drives(
     if not drives:
         raise ValueError(f"there are no drives on {track.name} to draw")
     figure, axes = _sheet(track, drives)
-    _draw_road(axes, track)
-    _draw_start(axes, track)
+    draw_road(axes, track)
+    draw_start(axes, track)
     _draw_lines(figure, axes, drives)
     _draw_crashes(axes, drives)
     if crashes is not None:
@@ -101,7 +101,8 @@ def _sheet(track: Track, drives: Sequence[Drive]) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _draw_road(axes: Axes, track: Track) -> None:
+def draw_road(axes: Axes, track: Track) -> None:
+    """The road in the dark colour that driven lines stand out from, its walls and cones."""
     left, right = (_closed(edge, track) for edge in road_edges(track))
     # One quadrangle per piece: a single polygon would punch holes where the road crosses itself.
     quads = np.stack([left[:-1], left[1:], right[1:], right[:-1]], axis=1)  # (M, 4, 2)
@@ -116,7 +117,7 @@ def _draw_road(axes: Axes, track: Track) -> None:
         axes.plot(*track.cones.T, "o", color=CONE, markeredgecolor=EDGE, markersize=4)
 
 
-def _draw_start(axes: Axes, track: Track) -> None:
+def draw_start(axes: Axes, track: Track) -> None:
     """A line across the road where laps begin, and the way to go."""
     left, right = road_edges(track)
     at = round(track.starts[0].s / track.spacing) % track.num_points

@@ -15,11 +15,14 @@ from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.runs import EvaluationConfig
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.evaluation.generalisation import steps_for_a_lap
-from hotlap.evaluation.judge import HELD_OUT, judge, limits_on
+from hotlap.evaluation.judge import HELD_OUT, Drive, judge_drives, limits_on
+from hotlap.evaluation.lap_plot import draw_laps
+from hotlap.evaluation.lap_traces import Trace, best_trace, fast_trace
 from hotlap.evaluation.race_table import print_race
 from hotlap.evaluation.racing import race_on
-from hotlap.records import EpisodeResult
+from hotlap.records import EpisodeResult, EvalResult
 from hotlap.research.contestants import Contestant, open_contestant
+from hotlap.research.generalising import plot_of
 from hotlap.sim.tracks import Track, find_track
 from hotlap.sim.tracks.selection import chosen_tracks
 from hotlap.tasks.devices import choose_device
@@ -38,10 +41,15 @@ def race(config: RaceConfig) -> dict[str, Any]:
     dt = pair[0].settings.car.control_dt
     least = max(1, round(config.seconds / dt))
     steps = {name: steps_for_a_lap(track, dt, least) for name, track in roads.items()}
-    rows: list[dict[str, list[EpisodeResult]]] = []
-    for contestant in pair:
-        driven = {name: _drive(contestant, name, steps[name], config) for name in roads}
-        rows.append(driven)
+    rows: list[dict[str, list[EpisodeResult]]] = [{}, {}]
+    laps: dict[str, dict[str, Trace]] = {name: {} for name in roads}
+    for contestant, own, letter in zip(pair, rows, "AB", strict=True):
+        for name, track in roads.items():
+            result, drives = _drive(contestant, name, steps[name], config)
+            own[name] = list(result.episodes)
+            best = best_trace(drives, track, contestant.settings.car.width, dt)
+            if best is not None:
+                laps[name][f"{letter} {_short(contestant)}"] = best
     seconds = {name: count * dt for name, count in steps.items()}
     result = race_on(rows[0], rows[1], seconds, limits_on(roads, pair[0].settings.vehicle))
     print_race(result, config.a, config.b)
@@ -51,6 +59,8 @@ def race(config: RaceConfig) -> dict[str, Any]:
         first = next(iter(roads))
         answer["video"] = str(_film(pair, roads[first], first, steps[first], config, config.video))
         print(f"film: {config.video}")
+    if config.plot is not None:
+        answer["plots"] = _draw(roads, laps, pair[0].settings.vehicle, config.plot)
     return answer
 
 
@@ -69,11 +79,11 @@ def _open_pair(config: RaceConfig, device: str) -> Pair:
 
 def _drive(
     contestant: Contestant, track: str, steps: int, config: RaceConfig
-) -> list[EpisodeResult]:
+) -> tuple[EvalResult, list[Drive]]:
     settings = _settings(contestant, track, steps, config)
     policy, make = contestant.enter(settings)
     asked = EvaluationConfig(config.episodes, config.seed, config.start)
-    return list(judge(policy, make, (track,), asked).episodes)
+    return judge_drives(policy, make, (track,), asked, keep=config.plot is not None)
 
 
 def _settings(contestant: Contestant, track: str, steps: int, config: RaceConfig) -> DonkeyConfig:
@@ -98,6 +108,25 @@ def _film(pair: Pair, track: Track, name: str, steps: int, config: RaceConfig, p
         settings = replace(_settings(contestant, name, steps, config), start="line")
         policy, make = contestant.enter(settings)
         env = make(1, torch.zeros(1, dtype=torch.int64), HELD_OUT + config.seed)
-        short = "/".join(Path(contestant.name).parts[-2:])
-        racers.append(Racer(f"{letter} {short}", policy, env, colour))
+        racers.append(Racer(f"{letter} {_short(contestant)}", policy, env, colour))
     return film_race(path, track, (racers[0], racers[1]))
+
+
+def _draw(
+    roads: dict[str, Track], laps: dict[str, dict[str, Trace]], vehicle: str, plot: Path
+) -> list[str]:
+    """A picture for each track on which one of them drove a lap from line to line."""
+    paths = []
+    for name, track in roads.items():
+        if laps[name]:
+            limit, is_least = fast_trace(track, vehicle)
+            path = plot_of(plot, name, len(roads))
+            paths.append(str(draw_laps(track, laps[name], limit, is_least, path)))
+            print(f"plot: {path}")
+        else:
+            print(f"plot: none of {name}, where nobody drove a whole lap from line to line")
+    return paths
+
+
+def _short(contestant: Contestant) -> str:
+    return "/".join(Path(contestant.name).parts[-2:])

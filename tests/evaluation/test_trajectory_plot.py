@@ -20,7 +20,7 @@ RED = (255, 59, 48)
 
 def drive(end: str) -> Drive:
     xy = np.stack([np.linspace(0, 2, 9), np.linspace(3, 4.5, 9)], axis=1)
-    return Drive(replace(CRASHED, end=end), xy, np.linspace(0, 2, 9))
+    return Drive(replace(CRASHED, end=end), xy, *np.linspace((0, 0, -1), (2, 2, -1), 9).T)
 
 
 def pixels(path: Path) -> np.ndarray:
@@ -61,7 +61,7 @@ def test_spots_of_many_crashes_are_painted_on_the_road(tmp_path: Path) -> None:
 
 
 def test_a_drive_of_a_single_step_on_an_open_road_can_be_drawn(tmp_path: Path) -> None:
-    short = Drive(CRASHED, np.zeros((1, 2)), np.zeros(1))
+    short = Drive(CRASHED, np.zeros((1, 2)), *np.zeros((3, 1)))
     assert shows(draw_drives(straight(), [short], tmp_path / "short.png"), RED)
 
 

@@ -76,8 +76,20 @@ def backward(folder: Path, end: Literal["cte", "road"]) -> str:
 
 def test_what_ended_episodes_in_training_ends_none_in_a_race(tmp_path: Path) -> None:
     a, b = backward(tmp_path / "a", "road"), backward(tmp_path / "b", "cte")
-    answer = race(RaceConfig(a, b, track=("waveshare",), episodes=2, seconds=2.0))
+    plot = tmp_path / "laps.png"
+    answer = race(RaceConfig(a, b, track=("waveshare",), episodes=2, seconds=2.0, plot=plot))
     assert answer["winner"] == "even" and answer["episode_return"]["interval"] == [0.0, 0.0]
+    assert answer["plots"] == [] and not plot.exists()  # nobody drove a lap
+
+
+def test_best_laps_are_laid_side_by_side_track_by_track(tmp_path: Path) -> None:
+    plot, tracks = tmp_path / "new" / "laps.png", ("waveshare", "circuit:3")
+    answer = race(RaceConfig(FAST, FAST, track=tracks, episodes=2, seconds=8.0, plot=plot))
+    assert [Path(path).name for path in answer["plots"]] == [
+        "laps-waveshare.png",
+        "laps-circuit-3.png",
+    ]
+    assert all(Path(path).read_bytes()[1:4] == b"PNG" for path in answer["plots"])
 
 
 def test_a_race_ends_with_a_line_of_json(models: Path, shell: Shell, capsys: Captured) -> None:
@@ -107,6 +119,7 @@ def shell(tmp_path: Path) -> Shell:
         ("SCRIPTED SCRIPTED --episodes 1", "episodes must be at least 2, got 1"),
         ("SCRIPTED SCRIPTED --seconds 0", "seconds must be positive, got 0.0"),
         ("SCRIPTED SCRIPTED --video a.gif", "video must end in .mp4"),
+        ("SCRIPTED SCRIPTED --plot a.pdf", "plot must end in .png"),
         ("SCRIPTED SCRIPTED --reward speedy", "unknown reward 'speedy'"),
         ("SCRIPTED MODELS/pole", "pole was not trained on a road"),
         ("SCRIPTED MODELS/tele/model/model.zip", "is a pickle, which can run any code"),
