@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-End = Literal["crashed", "time", "road end", "ended"]
+End = Literal["crashed", "stopped", "time", "road end", "ended"]
 Interval = tuple[float, float]
 
 
@@ -64,6 +64,8 @@ class EpisodeResult(Record):
     """The same for laps that began in motion: the second and later ones."""
     over_edge: float | None = None
     """Share of the steps on which some part of the car's width was beyond the road's edge."""
+    tiles: float | None = None
+    """Share of its track's tiles that it drove over, where there are tiles (CarRacing)."""
     mean_abs_cte: float | None = None
     """Mean distance from the line, in DonkeyCar units of 0.125 m."""
     mean_speed: float | None = None
@@ -106,6 +108,8 @@ class Summary(Record):
     """The same for laps that began in motion, as the least possible does."""
     over_edge: float | None = None
     """Share of the steps on which some part of the car's width was beyond the road's edge."""
+    tiles: float | None = None
+    """Mean share of a track's tiles that an episode drove over, where there are tiles."""
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Self:

@@ -24,9 +24,11 @@ class EvaluateConfig(Command):
     sets: int = 0
     """Judge every track so many times, with other seeds; 0 is once."""
     seed: int = 20_000
-    """Seed of the episodes; never one of a training, whatever its number."""
+    """Seed of the episodes; never one of a training, whatever its number. In CarRacing it names the
+    first episode's track."""
     start: Literal["line", "random"] = "random"
-    """Begin at the track's own start poses at rest, or anywhere on it, mostly rolling."""
+    """Begin at the track's own start poses at rest, or anywhere on it, mostly rolling (CarRacing
+    is judged from the line)."""
     randomise: str | None = None
     """What differs between episodes: none, light (half of everything), full, or parts of full, such
     as looks,friction,delay (others: image, lens, car, steering); left out it is as in training."""
@@ -55,6 +57,10 @@ class EvaluateConfig(Command):
     """Learner that made a zip; auto reads it from the file."""
     task: str | None = None
     """Task to judge a zip from elsewhere on, or a Gymnasium id."""
+    preset: str | None = None
+    """Settings of that task: a shipped preset by name, or a TOML file of your own; left out,
+    donkey/default, and for CarRacing carracing/classic-warp. How many pictures a zip stacks, and
+    how it acts, its policy tells."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be judged."""

@@ -38,8 +38,8 @@ def summary_lines(summary: Summary) -> list[str]:
     number = f"{summary.count} episode{'' if summary.count == 1 else 's'}"
     lines = [
         f"return    {summary.mean_return:.2f} ± {summary.std_return:.2f} over {number}"
-        f"{_within(summary.interval, ', mean')}",
-        f"IQM       {summary.iqm:.2f}{_within(summary.iqm_interval)}",
+        f"{interval_words(summary.interval, ', mean')}",
+        f"IQM       {summary.iqm:.2f}{interval_words(summary.iqm_interval)}",
     ]
     if summary.lap_rate is not None:
         lines.append(f"lap rate  {summary.lap_rate:.0%} of the episodes with a clean lap")
@@ -47,6 +47,8 @@ def summary_lines(summary: Summary) -> list[str]:
         lines.append(f"laps      {summary.laps_finished:.0%} of those begun were finished")
     if summary.over_edge is not None:
         lines.append(f"over edge {summary.over_edge:.1%} of the steps, in part or in whole")
+    if summary.tiles is not None:
+        lines.append(f"tiles     {summary.tiles:.1%} of a track's, on average")
     if summary.best_lap_time is not None:
         ratio = summary.lap_time_ratio
         beside = "" if ratio is None else f", {ratio:.2f} x the least possible"
@@ -54,6 +56,11 @@ def summary_lines(summary: Summary) -> list[str]:
             f"best lap  {summary.best_lap_time:.2f} s{beside} (mean {summary.mean_lap_time:.2f} s)"
         )
     return lines
+
+
+def interval_words(interval: Interval | None, of: str = "") -> str:
+    """What follows a value; nothing where its interval is not known."""
+    return "" if interval is None else f"{of} within {interval[0]:.2f} to {interval[1]:.2f} (95 %)"
 
 
 def _table(columns: Columns[Row], rows: Mapping[str, Row], first: str) -> Table:
@@ -78,8 +85,8 @@ def _share(value: float | None) -> str | None:
     return None if value is None else f"{value:.0%}"
 
 
-def _within(interval: Interval | None, of: str = "") -> str:
-    return "" if interval is None else f"{of} within {interval[0]:.2f} to {interval[1]:.2f} (95 %)"
+def _fine_share(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1%}"
 
 
 def _end(row: EpisodeResult) -> str:
@@ -94,6 +101,7 @@ EPISODE_COLUMNS: Columns[EpisodeResult] = {
     "laps": lambda row: None if row.laps is None else str(row.laps),
     "best lap s": lambda row: _number(min(row.lap_times or (), default=None)),
     "speed m/s": lambda row: _number(row.mean_speed),
+    "tiles": lambda row: _fine_share(row.tiles),
     "|cte|": lambda row: _number(row.mean_abs_cte),
     "road m": lambda row: _number(row.progress, 1),
     "over edge": lambda row: _share(row.over_edge),
@@ -108,6 +116,7 @@ TRACK_COLUMNS: Columns[Summary] = {
     ),
     "lap rate": lambda row: _share(row.lap_rate),
     "laps": lambda row: _share(row.laps_finished),
+    "tiles": lambda row: _fine_share(row.tiles),
     "mean lap s": lambda row: _number(row.mean_lap_time),
     "best lap s": lambda row: _number(row.best_lap_time),
     "x limit": lambda row: _number(row.lap_time_ratio),

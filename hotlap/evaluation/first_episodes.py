@@ -22,7 +22,9 @@ from hotlap.tasks.task import Task
 Env = BatchEnv | Interface
 Policy = Callable[[Tensor], Tensor]
 """From observations (B, ...), as the environments give them, to actions as they take them."""
-TOLD = ("speed", "cte", "laps", "lap_time", "progress", "s", "passed", "over_edge")
+TOLD = (
+    "speed", "cte", "laps", "lap_time", "progress", "s", "passed", "over_edge", "hit", "tiles"
+)  # fmt: skip
 """Metrics that are written down, where a task has them."""
 LOOK_EVERY = 32
 """On a GPU, steps between looks whether all have ended: looking makes it wait."""
@@ -74,6 +76,10 @@ def tell(
     last = {name: float(column[-1]) for name, column in own.items()}
     length = len(own["done"])
     end = _end(bool(last["terminated"]), length < task.max_steps, on_road="cte" in own)
+    if end == "crashed" and isinstance(task, DonkeyTask) and task.config.end == "road":
+        # It ends there too where a car stands or reverses, some part of it still on the road.
+        on_the_road = last["over_edge"] < task.vehicle.width and not last["hit"]
+        end = "stopped" if on_the_road else end
     book = _lap_book(own, end, task, identity)
     return EpisodeResult(
         identity=identity,
@@ -87,6 +93,7 @@ def tell(
         lap_times=None if book is None else book.times,
         flying_lap_times=None if book is None else book.flying,
         over_edge=float((own["over_edge"] > 0).mean()) if "over_edge" in own else None,
+        tiles=last.get("tiles"),
         mean_abs_cte=float(np.abs(own["cte"]).mean()) if "cte" in own else None,
         mean_speed=float(own["speed"].mean()) if "speed" in own else None,
         progress=last.get("progress"),
@@ -98,7 +105,9 @@ def tell(
 def _lap_book(own: dict[str, Array], end: End, task: Task, identity: int) -> LapBook | None:
     """The laps of an episode, where its task has roads."""
     if not isinstance(task, DonkeyTask):
-        return read_crossings(own, end) if "lap_time" in own else None
+        # An episode of CarRacing is one lap, whoever ended it.
+        least = int("tiles" in own)
+        return read_crossings(own, end, least) if "lap_time" in own else None
     track = task.roads.tracks[identity % len(task.roads.tracks)]
     at_rest = task.config.start == "line"
     road = Road(track.length, track.closed, at_rest, task.vehicle.width, task.control_dt)

@@ -48,8 +48,11 @@ class Gap(Record):
 
     mean_return: float
     """Difference of the mean returns."""
-    interval: Interval
-    """Bootstrap interval (95 %) over episodes; the choice of tracks is not part of it."""
+    interval: Interval | None
+    """Bootstrap interval (95 %) over episodes; the choice of tracks is not part of it.
+
+    None where a side has no track with two episodes, which says nothing about chance.
+    """
     return_per_step: float
     """The same of returns per step of the time allowed, which longer episodes do not raise."""
     lap_rate: float | None
@@ -162,6 +165,7 @@ def find_gap(
     if not all(sides):
         return None
     returns = [[[row.episode_return for row in own] for own in side.values()] for side in sides]
+    tell = all(any(len(own) > 1 for own in side) for side in returns)
     rates = [
         [[_per_step(row, allowed[name]) for row in own] for name, own in side.items()]
         for side in sides
@@ -170,7 +174,7 @@ def find_gap(
     laps = [[[rate] for rate in side if rate is not None] for side in told]
     return Gap(
         mean_return=_apart(returns),
-        interval=gap_interval(returns[0], returns[1], BOOTSTRAP_SEED),
+        interval=gap_interval(returns[0], returns[1], BOOTSTRAP_SEED) if tell else None,
         return_per_step=_apart(rates),
         lap_rate=_apart(laps) if all(laps) else None,
         trained=len(sides[0]),

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hotlap.evaluation.crashes import Crashes
-from hotlap.evaluation.eval_table import summary_lines
+from hotlap.evaluation.eval_table import interval_words, summary_lines
 from hotlap.evaluation.generalisation import DRIVES, FAILS, Gap, Report, TrackReport, Verdict
 from hotlap.records import Summary
 
@@ -109,10 +109,9 @@ def _flying(report: Report) -> str:
 def _gap(gap: Gap | None) -> str:
     if gap is None:
         return "none: it takes trained and zero-shot tracks"
-    low, high = gap.interval
     laps = "" if gap.lap_rate is None else f", {100 * gap.lap_rate:+.0f} points of lap rate"
     return (
-        f"{gap.mean_return:.2f} in return within {low:.2f} to {high:.2f} (95 %), "
+        f"{gap.mean_return:.2f} in return{interval_words(gap.interval)}, "
         f"{gap.return_per_step:+.3f} in return per step{laps} "
         f"({gap.trained} trained - {gap.zero_shot} zero-shot)"
     )

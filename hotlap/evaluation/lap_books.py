@@ -53,10 +53,17 @@ def read_laps(own: dict[str, Array], end: End, road: Road) -> LapBook:
     return _closed(own, end, road) if road.closed else _open(own, end, road)
 
 
-def read_crossings(own: dict[str, Array], end: End) -> LapBook:
-    """The same where only the line is told of, as simulators do: to cross it begins a lap."""
+def read_crossings(own: dict[str, Array], end: End, least: int = 0) -> LapBook:
+    """The same where only the line is told of, as simulators do: to cross it begins a lap.
+
+    Args:
+        own: The steps.
+        end: Why the episode ended.
+        least: Laps that any episode begins.
+    """
     times = tuple(own["lap_time"][own["lap_time"] > 0].tolist())
-    return LapBook(len(times), len(times) + (end == "crashed"), times, times[1:])
+    begun = max(least, len(times) + (end == "crashed"))
+    return LapBook(len(times), begun, times, times[1:])
 
 
 def _closed(own: dict[str, Array], end: End, road: Road) -> LapBook:
@@ -85,7 +92,7 @@ def _open(own: dict[str, Array], end: End, road: Road) -> LapBook:
 
 
 def _lost(end: End, steps: int, road: Road) -> bool:
-    """Whether the lap that an episode ended in counts as lost: by a crash, or by dawdling.
+    """Whether the lap that an episode ended in counts as lost: by a crash, a stop, or by dawdling.
 
     Args:
         end: Why the episode ended.
@@ -93,7 +100,7 @@ def _lost(end: End, steps: int, road: Road) -> bool:
         road: Its road.
     """
     had_time = steps * road.control_dt >= road.length / SLOWEST
-    return end == "crashed" or (end == "time" and had_time)
+    return end in ("crashed", "stopped") or (end == "time" and had_time)
 
 
 def _last_pass(own: dict[str, Array]) -> int:

@@ -70,6 +70,7 @@ def _summary(groups: list[list[EpisodeResult]], limits: Mapping[str, float]) -> 
         mean_lap_ratio=_mean_ratio(groups, limits, "lap_times"),
         flying_lap_ratio=_mean_ratio(groups, limits, "flying_lap_times"),
         over_edge=_share_over_edge(episodes),
+        tiles=_mean([row.tiles for row in episodes if row.tiles is not None]),
     )
 
 
@@ -100,7 +101,11 @@ def _mean_ratio(
         times = [time for row in group for time in getattr(row, which) or ()]
         if limit is not None and times:
             ratios.append(float(np.mean(times)) / limit)
-    return float(np.mean(ratios)) if ratios else None
+    return _mean(ratios)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
 
 
 def _share_over_edge(episodes: Sequence[EpisodeResult]) -> float | None:

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.textpath import TextPath
 
 from hotlap.evaluation.crashes import Crashes
 from hotlap.evaluation.judge import Drive
@@ -33,7 +34,9 @@ MOST_SPOTS = 5
 TOLD_SPOTS = 2
 """Most crash spots that the title names."""
 _LONG_SIDE = 8.0  # inches
-_TITLE = 0.8  # inches
+_TITLE = 0.8  # inches, with one line of details
+_DETAILS = 9.5  # points
+_LINE = 0.17  # inches from one line of details to the next
 _BAR = 0.9  # inches at the right for the colour bar
 _MARGIN = 0.25  # inches
 
@@ -70,7 +73,8 @@ def draw_drives(
     """
     if not drives:
         raise ValueError(f"there are no drives on {track.name} to draw")
-    figure, axes = _sheet(track, drives)
+    details = _details(track, drives, vehicle, crashes)
+    figure, axes = _sheet(track, drives, details)
     draw_road(axes, track)
     draw_start(axes, track)
     _draw_lines(figure, axes, drives)
@@ -78,27 +82,49 @@ def draw_drives(
     if crashes is not None:
         _mark_spots(axes, track, crashes)
     _draw_scale(axes)
-    _write_title(figure, track, drives, vehicle, crashes)
+    _draw_legend(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, facecolor=LAND)
     return path
 
 
-def _sheet(track: Track, drives: Sequence[Drive]) -> tuple[Figure, Axes]:
-    """Paper of the proportions of the road and of all that was driven beside it."""
+def _sheet(track: Track, drives: Sequence[Drive], details: Sequence[str]) -> tuple[Figure, Axes]:
+    """Paper of the proportions of the road and of all that was driven beside it, with a title."""
     around = np.vstack([*road_edges(track, beyond=track.wall_gap or 0.0), *(d.xy for d in drives)])
     low, high = around.min(0), around.max(0)
     room = 0.03 * float((high - low).max())
-    low, high = low - room, high + room
-    scale = _LONG_SIDE / float((high - low).max())
-    width, height = np.maximum(scale * (high - low), (4.0, 2.0))
-    figure = Figure(figsize=(width + _BAR + 2 * _MARGIN, height + _TITLE + _MARGIN))
+    middle, extent = (low + high) / 2, high - low + 2 * room
+    scale = _LONG_SIDE / float(extent.max())
+    width, height = size = np.maximum(scale * extent, (4.0, 2.0))
+    lines = _lines(details, width + _BAR)
+    title = _TITLE + _LINE * (len(lines) - 1)
+    figure = Figure(figsize=(width + _BAR + 2 * _MARGIN, height + title + _MARGIN))
     whole = figure.get_size_inches()
-    axes = figure.add_axes((_MARGIN / whole[0], _MARGIN / whole[1], *(width, height) / whole))
+    axes = figure.add_axes((_MARGIN / whole[0], _MARGIN / whole[1], *size / whole))
+    # All of the paper's size, or a narrow road's limits would not fit an equal aspect.
+    low, high = middle - size / scale / 2, middle + size / scale / 2
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_aspect("equal")
     axes.axis("off")
+    left, inch = _MARGIN / whole[0], 1 / whole[1]
+    name = track.name.replace("_", " ")
+    figure.text(left, 1 - 0.16 * inch, name, fontsize=15, weight="bold", color=INK, va="top")
+    for place, line in enumerate(lines):
+        down = (0.5 + place * _LINE) * inch
+        figure.text(left, 1 - down, line, fontsize=_DETAILS, color=INK, va="top")
     return figure, axes
+
+
+def _lines(details: Sequence[str], room: float) -> list[str]:
+    """As many details in each line as fit into so many inches."""
+    lines = [details[0]]
+    for detail in details[1:]:
+        longer = f"{lines[-1]}  ·  {detail}"
+        if TextPath((0, 0), longer, size=_DETAILS).get_extents().width <= 72 * room:
+            lines[-1] = longer
+        else:
+            lines.append(detail)
+    return lines
 
 
 def draw_road(axes: Axes, track: Track) -> None:
@@ -200,13 +226,10 @@ def _draw_scale(axes: Axes) -> None:
     axes.text(left, 0.015, f"{length:g} m", color=INK, fontsize=8, transform=across)
 
 
-def _write_title(
-    figure: Figure,
-    track: Track,
-    drives: Sequence[Drive],
-    vehicle: str,
-    crashes: Crashes | None,
-) -> None:
+def _details(
+    track: Track, drives: Sequence[Drive], vehicle: str, crashes: Crashes | None
+) -> list[str]:
+    """What is told below the name of the track."""
     episodes = [drive.episode for drive in drives]
     laps = [time for episode in episodes for time in episode.lap_times or ()]
     crashed = sum(episode.end == "crashed" for episode in episodes)
@@ -224,15 +247,16 @@ def _write_title(
         details.append(f"{crashed} of {len(episodes)} crashed" if several else "crashed")
     if crashes is not None and crashes.spots:
         details += [f"{spot.count} at {spot.s:.1f} m" for spot in crashes.spots[:TOLD_SPOTS]]
+    return details
+
+
+def _draw_legend(figure: Figure) -> None:
     left = _MARGIN / figure.get_figwidth()
     inch = 1 / figure.get_figheight()
-    name = track.name.replace("_", " ")
     figure.legend(
         loc="upper right", bbox_to_anchor=(1 - left, 1 - 0.08 * inch), ncols=2,
         frameon=False, labelcolor=INK, fontsize=9, handletextpad=0.1, columnspacing=1.2,
     )  # fmt: skip
-    figure.text(left, 1 - 0.16 * inch, name, fontsize=15, weight="bold", color=INK, va="top")
-    figure.text(left, 1 - 0.5 * inch, "  ·  ".join(details), fontsize=9.5, color=INK, va="top")
 
 
 def _closed(points: Array, track: Track) -> Array:

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,15 @@ LARGEST = 2 << 30
 
 def open_zip(path: Path, device: str, algorithm: str = "auto") -> tuple[BasePolicy, spaces.Space]:
     """The policy in a zip, and what it sees, pictures with their channels last."""
-    names = settings_in(path)
+    made_by = algorithm_of(settings_in(path))
     if algorithm == "auto":
-        algorithm = algorithm_of(names, path)
+        if made_by is None:
+            raise ValueError(
+                f"{path} was made by none of {', '.join(AGENTS)}; say which by --algorithm"
+            )
+        algorithm = made_by
+    elif made_by not in (None, algorithm):
+        raise ValueError(f"{path} was made by {made_by}; leave --algorithm out")
     learner = CLASSES[algorithm].load(path, device=device)
     seen = learner.observation_space
     if isinstance(seen, spaces.Box) and len(seen.shape) == 3:  # saved with channels first
@@ -49,9 +56,7 @@ def settings_in(path: Path) -> list[str]:
         raise ValueError(f"{path} is not a whole Stable-Baselines3 model: {error}") from error
 
 
-def algorithm_of(names: list[str], path: Path) -> str:
-    """Which algorithm made a zip, by the names of its settings."""
-    for algorithm, mark in MARKS.items():
-        if mark in names:
-            return algorithm
-    raise ValueError(f"{path} was made by none of {', '.join(AGENTS)}; say which by --algorithm")
+def algorithm_of(names: Iterable[str]) -> str | None:
+    """Which algorithm made a zip, by the names of its settings; None where no one knows."""
+    known = set(names)
+    return next((algorithm for algorithm, mark in MARKS.items() if mark in known), None)

@@ -5,13 +5,19 @@ wherever it is driven, so that scores can be compared episode by episode.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
-from hotlap.config.carracing import FRAMES_PER_SECOND, CarRacingConfig
+from gymnasium import spaces
+
+from hotlap.config.carracing import FIVE_ACTIONS, FRAMES_PER_SECOND, CarRacingConfig
 from hotlap.config.commands import WatchConfig
+from hotlap.config.interface import InterfaceConfig
 from hotlap.config.judging import EvaluateConfig
+from hotlap.config.learners import PPOConfig
+from hotlap.config.presets import load_preset
 from hotlap.config.runs import EvaluationConfig, RunConfig
 from hotlap.evaluation.judge import judge
+from hotlap.learning.driver import refuse_other_shape
 from hotlap.records import EvalResult
 from hotlap.research.models import Model
 from hotlap.research.worlds import REAL_AT_ONCE, RealCars, make_judged_env
@@ -25,11 +31,16 @@ def evaluate_carracing(
     for name in ("sets", "plot", "randomise"):
         if getattr(config, name):
             raise ValueError(f"--{name} is for donkey tasks; leave it out")
-    settings = judged_settings(run, config)
+    settings, own = judged_settings(run, config), run.settings
+    assert isinstance(own, CarRacingConfig)
     run = replace(run, settings=settings)
     # EnvPool makes tracks of its own from the seeds, which have no names here.
     tracks = () if settings.backend == "envpool" else expand(settings.tracks)
     told: dict[str, Any] = {"backend": settings.backend, "look": settings.look}
+    known = {*tracks} & {*expand(own.tracks)} if model.run is not None else set()
+    if known:
+        told["trained_on"] = len(known)
+        print(f"{len(known)} of these {len(tracks)} tracks it has trained on", flush=True)
     if settings.max_frames != CarRacingConfig.max_frames:
         told["max_frames"] = settings.max_frames  # not the score that is meant by CarRacing's
     if settings.outside:
@@ -51,6 +62,34 @@ def evaluate_carracing(
         first = replace(run, settings=replace(settings, tracks=tracks[:1] or settings.tracks))
         watch_carracing(config.model, driver, first, config.seed, config.video)
     return result, told
+
+
+def run_of_zip(model: Model, preset: str) -> RunConfig:
+    """What a zip from elsewhere is judged with: a preset's settings, seen and acted in as it does.
+
+    The learner in it is no more than a placeholder.
+    """
+    settings = load_preset(CarRacingConfig, preset)
+    learned, seen = tuple(model.seen.shape or ()), settings.shape
+    if len(learned) != 3 or learned[:2] != seen[:2] or learned[2] % seen[2]:
+        refuse_other_shape(learned, seen)
+    acts = model.policy.action_space
+    five = isinstance(acts, spaces.Discrete) and acts.n == len(FIVE_ACTIONS)
+    if not five and (not isinstance(acts, spaces.Box) or acts.shape not in ((2,), (3,))):
+        raise ValueError(
+            f"{model.name} acts in {acts}; CarRacing takes one of five actions, steering and a "
+            "pedal, or steering, gas and brake"
+        )
+    interface = InterfaceConfig("discrete" if five else "continuous", stack=learned[2] // seen[2])
+    actions: Literal["pair", "triple"] = "triple" if acts.shape == (3,) else "pair"
+    return RunConfig(
+        task="carracing",
+        settings=replace(settings, actions=actions),
+        agent=PPOConfig(),
+        interface=interface,
+        timesteps=1,
+        segment_steps=1,
+    )
 
 
 def judged_settings(run: RunConfig, config: EvaluateConfig) -> CarRacingConfig:

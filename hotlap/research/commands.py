@@ -25,8 +25,8 @@ from hotlap.learning.driver import refuse_other_shape
 from hotlap.learning.heap import keep_freed_memory
 from hotlap.records import EvalResult
 from hotlap.research.ahead import Helpers
-from hotlap.research.carracing_judging import evaluate_carracing, watched_settings
-from hotlap.research.contestants import SCRIPTED, Contestant, scripted, trained, zipped
+from hotlap.research.carracing_judging import evaluate_carracing, run_of_zip, watched_settings
+from hotlap.research.contestants import ROAD_TASKS, SCRIPTED, Contestant, scripted, trained, zipped
 from hotlap.research.experiment import Prepared, Run, describe, prepare
 from hotlap.research.generalising import asks_for_report, draw_report, generalise, plot_of
 from hotlap.research.judged_looks import as_asked
@@ -215,7 +215,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             raise ValueError("scripted drivers know the road itself; over the wire, name a model")
         if config.backend is not None or config.look is not None:
             raise ValueError("nobody is scripted for CarRacing; leave --backend and --look out")
-        return _evaluate_scripted(config, asked)
+        return _report(scripted(config.model), config)
     model = open_model(config.model, device, config.trust, config.algorithm)
     _refuse_other_task(model, config.task)
     if bridge is not None:
@@ -223,19 +223,25 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     plots: list[Path] = []
     randomised: str | None = None
     told: dict[str, Any] = {}
+    run = model.run
+    if config.preset is not None and (run is not None or config.task is None):
+        raise ValueError("--preset is for a zip with its --task; a model of ours has its settings")
+    if run is None and config.task == "carracing":
+        run = run_of_zip(model, config.preset or "carracing/classic-warp")
     if config.backend is not None or config.look is not None:
-        _refuse_other_than_carracing(model)
-    if model.run is None and config.task is not None and asks_for_report(config):
-        return _report(zipped(model, device, asked.deterministic, config.task), config)
-    if model.run is None or model.run.settings is None:
+        _refuse_other_than_carracing(model.name, run)
+    if run is None and config.task in ROAD_TASKS:
+        preset = config.preset or "donkey/default"
+        return _report(zipped(model, device, asked.deterministic, config.task, preset), config)
+    if run is None or run.settings is None:
         result = _evaluate_elsewhere(model, config, asked)
-    elif isinstance(model.run.settings, CarRacingConfig):
-        result, told = evaluate_carracing(model, replace(model.run, device=device), config, asked)
+    elif isinstance(run.settings, CarRacingConfig):
+        result, told = evaluate_carracing(model, replace(run, device=device), config, asked)
     elif asks_for_report(config):
-        _refuse_off_road(config, model.run)
+        _refuse_off_road(config, run)
         return _report(trained(model, device, asked.deterministic), config)
     else:
-        run = replace(model.run, device=device)
+        run = replace(run, device=device)
         if isinstance(run.settings, DonkeyConfig):
             settings = as_asked(run.settings, config)
             run, randomised = replace(run, settings=settings), name_of(settings.randomise)
@@ -277,9 +283,9 @@ def _refuse_other_task(model: Model, task: str | None) -> None:
         )
 
 
-def _refuse_other_than_carracing(model: Model) -> None:
-    if model.run is None or not isinstance(model.run.settings, CarRacingConfig):
-        raise ValueError(f"{model.name} does not drive CarRacing; leave --backend and --look out")
+def _refuse_other_than_carracing(name: str, run: RunConfig | None) -> None:
+    if run is None or not isinstance(run.settings, CarRacingConfig):
+        raise ValueError(f"{name} does not drive CarRacing; leave --backend and --look out")
 
 
 def _refuse_off_road(config: EvaluateConfig, run: RunConfig) -> None:
@@ -294,7 +300,7 @@ def _evaluate_here(
     if not isinstance(run.settings, DonkeyConfig):
         _refuse_roads(config, run.task)
     # Its own, not those that its training was judged on.
-    tracks = config.track or judged_tracks(replace(run, evaluation=asked), config.episodes)
+    tracks = judged_tracks(replace(run, evaluation=asked), config.episodes)
     changed: dict[str, Any] = {"tracks": tracks, "start": asked.start} if tracks else {}
     if tracks and run.evaluation.reward is not None:
         changed["reward"] = run.evaluation.reward
@@ -316,23 +322,6 @@ def _refuse_roads(config: EvaluateConfig, task: str) -> None:
             raise ValueError(f"{task} has no roads; leave --{name} out")
 
 
-def _evaluate_scripted(config: EvaluateConfig, asked: EvaluationConfig) -> dict[str, Any]:
-    """A scripted driver, judged as a model is."""
-    contestant = scripted(config.model)
-    if asks_for_report(config):
-        return _report(contestant, config)
-    tracks = config.track or ("generated_track",)
-    settings = as_asked(contestant.settings, config)
-    policy, make = contestant.enter(replace(settings, tracks=tracks, start=asked.start))
-    result, drives = judge_drives(policy, make, tracks, asked)
-    print_result(result, config.model)
-    answer = {"model": config.model, **result.to_table()}
-    answer["randomised"] = name_of(settings.randomise)
-    if config.plot is not None:
-        answer["plots"] = [str(path) for path in _draw(config.plot, tracks, drives, "donkey")]
-    return answer
-
-
 def _draw(plot: Path, tracks: tuple[str, ...], drives: list[Drive], vehicle: str) -> list[Path]:
     """A picture per track."""
     found = []
@@ -347,7 +336,6 @@ def _evaluate_elsewhere(
     model: Model, config: EvaluateConfig, asked: EvaluationConfig
 ) -> EvalResult:
     """In a Gymnasium environment."""
-    _refuse_roads(config, "it")
     import gymnasium
 
     from hotlap.tasks.adapters import register_envs
@@ -358,6 +346,7 @@ def _evaluate_elsewhere(
             "a zip does not say what it was trained for; name it by --task, for example "
             "--task CarRacing-v3 or --task donkey"
         )
+    _refuse_roads(config, task)
     if task in SCENES:
         register_envs()
     elif task in known_tasks():
@@ -393,7 +382,8 @@ def watch(config: WatchConfig, trust: bool = False) -> dict[str, Any]:
     if run is not None and isinstance(run.settings, CarRacingConfig):
         return _watch_carracing(model, replace(run, device="cpu"), config)
     if config.backend is not None or config.look is not None:
-        _refuse_other_than_carracing(model)
+        _refuse_other_than_carracing(model.name, run)
+    _refuse_other_task(model, None if config.task == WatchConfig.task else config.task)
     config = on_a_road(config)
     if run is None or not isinstance(run.settings, DonkeyConfig):
         raise ValueError(f"{config.model} was not trained on a road; it cannot be watched")

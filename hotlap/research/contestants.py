@@ -23,6 +23,7 @@ from hotlap.tasks.interface import Interface
 from hotlap.tasks.registry import TASKS
 
 SCRIPTED = "scripted:"
+ROAD_TASKS = tuple(name for name, entry in TASKS.items() if entry.config is DonkeyConfig)
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,8 @@ def zipped(
     model: Model, device: str, deterministic: bool, task: str, preset: str = "donkey/default"
 ) -> Contestant:
     """A zip, on the task that it is said to be from; refused where it does not fit."""
-    if task not in TASKS or TASKS[task].config is not DonkeyConfig:
-        roads = [name for name, entry in TASKS.items() if entry.config is DonkeyConfig]
-        raise KeyError(nearest(task, roads, "task on a road"))
+    if task not in ROAD_TASKS:
+        raise KeyError(nearest(task, ROAD_TASKS, "task on a road"))
     settings = replace(load_preset(DonkeyConfig, preset), **TASKS[task].preset)
     seen = DonkeyTask(settings).observation_space
     stack = _stack(tuple(model.seen.shape or ()), seen.shape)

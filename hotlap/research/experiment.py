@@ -15,7 +15,7 @@ from hotlap.config.learners import PPOConfig, ReplayConfig
 from hotlap.config.randomisation import RandomisationConfig
 from hotlap.config.runs import EvaluationConfig, RunConfig
 from hotlap.evaluation.judge import judge, judge_gym
-from hotlap.learning.driver import Driver
+from hotlap.learning.driver import Driver, refuse_other_shape
 from hotlap.learning.factory import make_learner
 from hotlap.learning.hearing import Hearing, make_logger
 from hotlap.learning.knowing import Knowing
@@ -148,6 +148,7 @@ class Run:
             self._judged_env = make_judged_env(config, **_judged_otherwise(config))
         if not self._resume() and config.init_from is not None:
             model = open_model(config.init_from, config.device, trust)
+            refuse_other_shape(tuple(model.seen.shape or ()), tuple(self.seen.shape))
             weights, own = model.policy.state_dict(), self.learner.policy.state_dict()
             if isinstance(config.agent, PPOConfig) and config.agent.spread_anew:
                 weights |= {name: own[name] for name in weights.keys() & {SPREAD}}

@@ -12,13 +12,13 @@ from hotlap.records import EpisodeResult
 from hotlap.research.contestants import Contestant
 from hotlap.research.worlds import AT_ONCE
 from hotlap.sim.tracks import Track, find_track
-from hotlap.sim.tracks.selection import chosen_tracks, is_group
+from hotlap.sim.tracks.selection import chosen_tracks
 from hotlap.tasks.devices import choose_device
 
 
 def asks_for_report(config: EvaluateConfig) -> bool:
-    """Whether an evaluation is one of many tracks or sets."""
-    return config.sets > 0 or any(is_group(word) for word in config.track)
+    """Whether an evaluation is one of tracks that were asked for, or of sets."""
+    return config.sets > 0 or bool(config.track)
 
 
 def generalise(

@@ -104,7 +104,10 @@ def open_model(
     path = Path(name)
     if not name.startswith(PREFIX) and path.suffix == ".zip" and path.is_file():
         return _open_zip(name, path, device, trust, algorithm)
-    return _open_bundle(name, find_bundle(name), device)
+    model = _open_bundle(name, find_bundle(name), device)
+    if model.run is not None and algorithm not in ("auto", model.run.agent_name):
+        raise ValueError(f"{name} was made by {model.run.agent_name}; leave --algorithm out")
+    return model
 
 
 def find_bundle(name: str) -> Path:

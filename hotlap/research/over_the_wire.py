@@ -1,6 +1,8 @@
 """Judging a model in simulators over the wire."""
 
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +16,12 @@ from hotlap.config.presets import to_table
 from hotlap.config.runs import EvaluationConfig
 from hotlap.config.tasks import DonkeyConfig
 from hotlap.evaluation.eval_table import print_result
+from hotlap.evaluation.generalisation import steps_for_a_lap
 from hotlap.evaluation.judge import judge
 from hotlap.research.contestants import zipped
 from hotlap.research.models import Model
+from hotlap.sim.tracks.catalogue import find_track
+from hotlap.sim.tracks.selection import chosen_tracks
 from hotlap.tasks.bridges.verdicts import is_payable
 from hotlap.tasks.bridges.wire_batch import WireBatch, WireTask
 from hotlap.tasks.interface import Interface
@@ -30,7 +35,7 @@ def evaluate_over_the_wire(
         if getattr(config, name):
             raise ValueError(f"--{name} is for judging in this process; leave it out, or --host")
     settings, interface = _driven_with(model, config)
-    settings = replace(settings, tracks=config.track or settings.tracks, start=asked.start)
+    settings = replace(_on_tracks(settings, config.track), start=asked.start)
     task = WireTask(settings, bridge)
 
     def make(num_envs: int, who: Tensor, seed: int) -> Interface:
@@ -71,6 +76,19 @@ def _driven_with(model: Model, config: EvaluateConfig) -> tuple[DonkeyConfig, In
         reward = "default"
     # Telemetry does not tell where the road's edge is either.
     return replace(run.settings, reward=reward, end="cte"), run.interface
+
+
+def _on_tracks(settings: DonkeyConfig, words: Sequence[str]) -> DonkeyConfig:
+    """The settings on other tracks, with time for a slow lap of the longest, if any were asked."""
+    if not words:
+        return settings
+    names = chosen_tracks(words)
+    dt, usual = settings.car.control_dt, settings.max_steps
+    steps = [usual]
+    for name in names:
+        with suppress(KeyError):  # a scene that only the simulator knows, or a word it will refuse
+            steps.append(steps_for_a_lap(find_track(name), dt, usual))
+    return replace(settings, tracks=names, max_steps=max(steps))
 
 
 def _latency(task: WireTask) -> dict[str, float]:

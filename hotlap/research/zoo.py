@@ -146,7 +146,7 @@ def facts(champion: Champion) -> dict[str, Any]:
         "sees": sight(run),
         "trained_on": champion.trained_on,
         "timesteps": run.timesteps,
-        **{figure: None if champion.is_scored else told.get(figure) for figure in FIGURES},
+        **{figure: told.get(figure) for figure in FIGURES},
         "score": score(told) if champion.is_scored else None,
         "bytes": champion.size,
         "folder": str(champion.folder),

@@ -53,5 +53,5 @@ def refuse_if_too_large(
     if needed > usable:
         raise MemoryError(
             f"{count:,} {of_what} take about {needed / 1e9:.2f} GB, but only {usable / 1e9:.2f} GB "
-            f"are usable on {device}; at most {int(usable / needed * count)} would fit{more}"
+            f"are usable on {device}; at most {int(usable / needed * count):,} would fit{more}"
         )

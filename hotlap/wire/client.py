@@ -136,7 +136,13 @@ class DonkeyClient:
             raise KeyError(nearest(scene, names, "scene"))
         self._others.clear()
         self.send(LoadScene(scene))
-        self._hear(CarLoaded, f"load {scene}", timeout)
+        what = f"load {scene}"
+        if scene not in names:
+            what += f", which is not among {', '.join(names)},"
+        self._wait(lambda: self._met(CarLoaded) or self._met(SceneNames), timeout, what)
+        if not self._met(CarLoaded):  # ours tells again what there is; the simulator is silent
+            raise KeyError(nearest(scene, names, "scene") + "; and roads such as circuit:17")
+        self._others.clear()
         self._newest = None
         return self.telemetry(timeout=timeout)
 
@@ -270,9 +276,11 @@ class DonkeyClient:
                 raise self._gone(f"did not {what} within {allowed:g} s")
 
     def _drain(self) -> None:
-        """Take in all that has come."""
+        """Take in all that has come; someone who never stops sending is not waited for."""
+        deadline = time.monotonic() + self.timeout
         while self._take_in(0.0):
-            pass
+            if time.monotonic() > deadline:
+                raise self._gone(f"sends faster than it can be read, for {self.timeout:g} s now")
 
     def _take_in(self, seconds: float) -> bool:
         """Take in what comes within some seconds; False where nothing does."""

@@ -123,12 +123,13 @@ class GetNodePosition(Command):
 
 @dataclass(frozen=True)
 class RegenRoad(Command):
-    """Build another random road, in a scene that has one."""
+    """Build another random road, in a scene that has one; negative numbers are folded."""
 
     msg_type = "regen_road"
     road_style: int = 0
     rand_seed: int = 0
     turn_increment: float = 0.0
+    """Most that the road's turn changes by every 2 u, degrees; 0 leaves it to `rand_seed`."""
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ def test_the_gap_is_trained_less_zero_shot(report: Report) -> None:
     assert report.gap.return_per_step == pytest.approx(1.01 - 4.1)
     assert report.gap.lap_rate == pytest.approx(1.0 - 0.25)
     assert (report.gap.trained, report.gap.zero_shot) == (1, 1)
+    assert report.gap.interval is not None
     low, high = report.gap.interval
     assert 58.0 <= low < 60.0 < high <= 62.0
 
@@ -92,6 +93,20 @@ def test_every_track_weighs_the_same_in_the_gap() -> None:
     gap = find_gap(rows, {"a", "b"}, steps)
     assert gap is not None and gap.mean_return == pytest.approx(15.0 - 5.0)
     assert find_gap(rows, {"a", "b", "c"}, steps) is find_gap(rows, {"d"}, steps) is None
+
+
+@pytest.mark.parametrize("known", [1, 4])
+def test_a_side_of_single_episodes_leaves_the_interval_of_the_gap_open(known: int) -> None:
+    rows = [*[episode(KNOWN, 100.0)] * known, episode(UNSEEN, 40.0)]
+    roads = {name: find_track(name) for name in (KNOWN, UNSEEN)}
+    report = report_on([rows], roads, {KNOWN}, {}, STEPS)
+    assert report.gap is not None and report.gap.interval is None
+    assert report.to_table()["gap"]["interval"] is None
+    (line,) = (line for line in report_lines(report) if line.startswith("gap"))
+    assert line == (
+        "gap       60.00 in return, -3.000 in return per step, +0 points of lap rate "
+        "(1 trained - 1 zero-shot)"
+    )
 
 
 def test_sets_are_told_apart_and_together(report: Report) -> None:

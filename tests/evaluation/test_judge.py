@@ -146,6 +146,19 @@ def test_a_car_that_stands_still_runs_out_of_time() -> None:
     assert (episode.progress, episode.mean_speed) == pytest.approx((0.0, 0.0))
 
 
+def test_a_car_that_stands_where_that_ends_its_episode_has_stopped_and_not_crashed() -> None:
+    for command, end in ((0.0, "stopped"), (1.0, "crashed")):
+        pilot = Scripted("pure_pursuit", ("waveshare",), max_steps=400, end="road")
+        push = torch.tensor([command, command])
+        asked = EvaluationConfig(episodes=2, start="line")
+        result = judge(
+            lambda seen, push=push: push.expand(len(seen), 2), pilot.make_env, ("waveshare",), asked
+        )
+        assert [episode.end for episode in result.episodes] == [end] * 2
+        assert [episode.crash_s is None for episode in result.episodes] == [end == "stopped"] * 2
+        assert [episode.laps_begun for episode in result.episodes] == [1] * 2  # and lost
+
+
 def test_a_policy_is_judged_through_its_interface() -> None:
     task = make_task("donkey-telemetry", max_steps=20)
     discrete = InterfaceConfig(actions="discrete", stack=3)

@@ -10,6 +10,7 @@ from hotlap.evaluation.crashes import Crashes, Spot
 from hotlap.evaluation.judge import Drive, judge_drives
 from hotlap.evaluation.trajectory_plot import draw_drives, draw_every_track
 from hotlap.records import EpisodeResult
+from hotlap.sim.tracks import find_track
 
 from ..sim.roads_drawn import circle, straight
 from .scripted import Scripted
@@ -63,6 +64,22 @@ def test_spots_of_many_crashes_are_painted_on_the_road(tmp_path: Path) -> None:
 def test_a_drive_of_a_single_step_on_an_open_road_can_be_drawn(tmp_path: Path) -> None:
     short = Drive(CRASHED, np.zeros((1, 2)), *np.zeros((3, 1)))
     assert shows(draw_drives(straight(), [short], tmp_path / "short.png"), RED)
+
+
+@pytest.mark.parametrize("name", ["warehouse", "thunderhill", "circuit:1"])
+def test_the_header_fits_on_the_paper_of_a_narrow_track(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    track = find_track(name)
+    crash = drive("crashed")
+    lapped = replace(crash.episode, episode_return=12345.6, lap_times=(64.1, 71.0))
+    spots = (Spot(s=1.0, width=0.5, count=13), Spot(s=10.0, width=0.5, count=12))
+    crashes = Crashes(count=25, pattern="spread", places=(1.0, 10.0), spots=spots)
+    own = replace(crash, episode=lapped, xy=track.xy[:9])
+    path = draw_drives(track, [own] * 32, tmp_path / "narrow.png", crashes=crashes)
+    margin = pixels(path)[:, -30:]  # 0.2 inches at the right
+    assert (margin == margin[0, 0]).all()
+    assert not caplog.records  # of matplotlib, about limits that it cannot keep
 
 
 def test_nothing_is_not_drawn(tmp_path: Path) -> None:

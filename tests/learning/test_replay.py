@@ -290,7 +290,7 @@ def test_one_that_cannot_fit_is_refused_with_what_would(monkeypatch: pytest.Monk
     space = spaces.Box(0, 255, (1, 84, 84), np.uint8)
     with pytest.raises(MemoryError, match=r"100,000 steps of 84x84x1 take about 0.71 GB, but"):
         Replay(100_000, space, ACTION, channels_first=True)
-    with pytest.raises(MemoryError, match=r"at most 63613 would fit \(replay_size\)"):
+    with pytest.raises(MemoryError, match=r"at most 63,613 would fit \(replay_size\)"):
         Replay(100_000, space, ACTION, channels_first=True)
     with pytest.raises(ValueError, match="at least 5 are needed"):
         Replay(8, NUMBER, ACTION, n_envs=2, n_step=3)

@@ -68,6 +68,9 @@ def test_episodes_in_the_twin_are_driven_on_the_tracks_of_their_seeds(
     # the first two tiles of about 300 are under the car.
     assert [row["length"] for row in told["episodes"]] == [6, 6]
     assert all(row["episode_return"] > 2 * 1000 / 400 - 2.4 for row in told["episodes"])
+    # An episode is a lap that was begun, and this one was not finished.
+    assert (told["lap_rate"], told["laps_finished"]) == (0.0, 0.0)
+    assert 0 < told["tiles"] < 0.1 and all(0 < row["tiles"] < 0.1 for row in told["episodes"])
 
 
 @pytest.mark.slow
@@ -83,6 +86,7 @@ def test_episodes_in_the_real_one_are_nearly_those_of_the_twin(
     assert list(real["tracks"]) == list(twin["tracks"])
     assert {"mean_return", "interval", "iqm_interval", "tracks", "backend"} <= real.keys()
     assert real["mean_return"] == pytest.approx(twin["mean_return"], abs=1e-3)
+    assert real["tiles"] == pytest.approx(twin["tiles"]) and real["laps_finished"] == 0.0
 
 
 def test_the_twin_is_judged_in_other_looks(models: dict[str, Path], capsys: Captured) -> None:
@@ -112,6 +116,34 @@ def test_an_unknown_look_is_refused_with_the_names(
 ) -> None:
     told = refusal(f"evaluate {models['carracing']} --look sepia", capsys)
     assert "sepia" in told and all(look in told for look in get_args(Look))
+
+
+def test_tracks_that_were_trained_on_are_told(models: dict[str, Path], capsys: Captured) -> None:
+    words = f"evaluate {models['carracing']} --episodes 2 --seed"
+    assert answer(f"{words} 3", capsys)["trained_on"] == 1
+    assert "trained_on" not in answer(f"{words} 4", capsys)
+
+
+def test_a_zip_is_judged_with_the_pictures_and_actions_that_it_has(
+    models: dict[str, Path], tmp_path: Path, capsys: Captured
+) -> None:
+    preset = tmp_path / "same.toml"
+    preset.write_text(PRESET.replace("thorough", "default"))
+    bundle = models["carracing"]
+    zipped = f"{bundle}/model/model.zip --trust --task carracing"
+    words = "--episodes 2 --seed 10000"
+    own, theirs = (
+        answer(f"evaluate {who} {words}", capsys) for who in (bundle, f"{zipped} --preset {preset}")
+    )
+    assert theirs["mean_return"] == own["mean_return"] and "trained_on" not in theirs
+    (tmp_path / "full.toml").write_text('view = "full"')
+    for more, told in (
+        (f"--preset {tmp_path}/full.toml", "use the task, camera and stack"),
+        ("--algorithm dqn", "was made by ppo; leave --algorithm out"),
+    ):
+        assert told in refusal(f"evaluate {zipped} {more}", capsys)
+    assert "a model of ours has its" in refusal(f"evaluate {bundle} --preset {preset}", capsys)
+    assert "was made by ppo" in refusal(f"evaluate {bundle} --algorithm dqn", capsys)
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "watch"])

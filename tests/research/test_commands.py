@@ -229,7 +229,7 @@ def test_a_film_is_told_of_only_where_there_is_one(
         ("--track circuit:90000", "circuit:90000: generated tracks from number 90000 up are for"),
         ("--track warren unseen", "circuit:90000 and 99 more: generated tracks from number 90000"),
         ("--preset FOLDER/apart.toml", "hills:90007: generated tracks from number 90000 up are"),
-        ("--track circuit:0-1000", "a range holds 1 to 1000 tracks, this one 1001"),
+        ("--track circuit:0-3000", "a range holds 1 to 3000 tracks, this one 3001"),
         ("--init-from FOLDER/none", "no model at"),
         ("--init-from zoo:nobody", "there is no zoo:nobody"),
     ],
@@ -300,7 +300,7 @@ def test_a_model_of_another_sensor_is_refused_naming_both_shapes(
 ) -> None:
     assert shell.train("run", f"donkey-lidar TINY --init-from {trained}") == 2
     output = capsys.readouterr()
-    refused(output, f"the weights of {trained} do not fit", "(8, 32) there and (8,", "here")
+    refused(output, "was trained on observations of shape (", "this environment gives (")
     assert last_line(output.out)["exit_code"] == 2
 
 
@@ -320,7 +320,8 @@ def test_a_replay_that_cannot_fit_says_what_it_needs_and_what_there_is(
     words = f"donkey-telemetry TINY --agent sac --sac.replay-size {10**12}"
     assert shell.train("run", words, "") == 1
     output = capsys.readouterr()
-    refused(output, "1,000,000,000,000 steps of 16, 82000.00 GB, but only", "GB are usable on cpu")
+    refused(output, "1,000,000,000,000 steps of 16 take about 82000.00 GB, but only")
+    refused(output, "GB are usable on cpu")
     assert "at most" in output.err
     assert not (shell.folder / "run").exists()
 
@@ -422,7 +423,7 @@ def test_zips_are_judged_where_they_fit(shell: Shell, capsys: Captured) -> None:
     zipped = "FOLDER/road/model/model.zip --trust --task donkey-telemetry"
     capsys.readouterr()
     assert shell(f"evaluate {zipped}") == 2
-    refused(capsys.readouterr(), "acts in Discrete(15), this environment takes Box(")
+    refused(capsys.readouterr(), "acts in Discrete(15), a car takes steering and throttle")
 
 
 @pytest.mark.parametrize(
@@ -521,7 +522,7 @@ def test_a_zip_is_reported_on_where_its_task_is_named(
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ("--track circuit:9-3", "a range holds 1 to 1000 tracks, this one 0"),
+        ("--track circuit:9-3", "a range holds 1 to 3000 tracks, this one 0"),
         ("--track circuit:3-", "a range of tracks is written circuit:100-199"),
         ("--track alll --sets 1", "unknown track 'alll'"),
         ("--sets -1", "sets must be 0 or more, got -1"),
@@ -542,6 +543,7 @@ def test_a_model_is_watched(trained: Path, shell: Shell, capsys: Captured) -> No
     answer = last_line(capsys.readouterr().out)
     assert answer["seconds"] <= 0.5 and answer["video"] is None
     assert answer["track"] == "generated_track"
+    assert shell(f"watch {trained} --seconds 0.5 --track donkey-waveshare-v0 --json") == 0
 
 
 def test_what_cannot_be_watched_is_refused(
@@ -552,6 +554,25 @@ def test_what_cannot_be_watched_is_refused(
         refused(capsys.readouterr(), "was not trained on a road; it cannot be watched")
     assert shell("watch FOLDER/none") == 2
     refused(capsys.readouterr(), "expected a run's folder")
+
+
+def test_a_model_is_not_watched_at_another_task(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    assert shell(f"watch {trained} --task donkey-lidar") == 2
+    refused(capsys.readouterr(), "was trained on donkey-telemetry", "leave --task out")
+
+
+def test_a_long_track_gets_the_time_that_a_lap_takes(
+    trained: Path, shell: Shell, capsys: Captured
+) -> None:
+    words = "--track warren donkey-waveshare-v0 --start line --episodes 2 --json"
+    assert shell(f"evaluate scripted:racing_line {words}") == 0
+    answer = last_line(capsys.readouterr().out)
+    assert answer["lap_rate"] == 1.0 and set(answer["tracks"]) == {"warren", "waveshare"}
+    assert shell(f"evaluate {trained} --track donkey-waveshare-v0 --episodes 2 --json") == 0
+    (row,) = last_line(capsys.readouterr().out)["tracks"].values()
+    assert row["trained"] is False and row["count"] == 2 and "verdict" in row
 
 
 @pytest.mark.slow

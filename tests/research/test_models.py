@@ -159,7 +159,7 @@ def test_a_zip_is_opened_with_trust_and_its_algorithm_is_read_from_it(
     path = tmp_path / "model" / "model.zip"
     with pytest.raises(ValueError, match=r"is a pickle, which can run any code.*say --trust"):
         open_model(str(path))
-    assert algorithm_of(settings_in(path), path) == agent
+    assert algorithm_of(settings_in(path)) == agent
     zipped, bundled = open_model(str(path), trust=True), open_model(str(tmp_path / "model"))
     assert zipped.run is None and zipped.seen == bundled.seen
     seen = seen_by(config)

@@ -156,6 +156,7 @@ def test_words_that_are_wrong(
         (["train", "donkey", "--envs", "3"], "an address is one environment"),
         (["train", "--env", "donkey-warren-track-v0", "--track", "warehouse"], "leave --track out"),
         (["evaluate", model, "--track", "warehose"], "did you mean 'warehouse'"),
+        (["evaluate", model, "--track", "circiut:5"], "roads such as circuit:17"),
         (["evaluate", numbers], "this driver needs telemetry"),
         (["evaluate", "scripted:pure_pursuit"], "name a model"),
         (["evaluate", model, "--video", "a.mp4"], "leave it out, or --host"),
@@ -174,7 +175,8 @@ def test_a_driver_of_what_telemetry_does_not_tell_is_judged_by_what_it_does(
     told = capsys.readouterr().out
     assert "telemetry is not enough for reward racing: returns are of default" in told
     (episode,) = json.loads(told.splitlines()[-1])["episodes"]
-    assert (episode["track"], episode["length"]) == ("waveshare", 4)
+    assert episode["track"] == "waveshare"
+    assert 4 < episode["length"] <= 112  # time for a slow lap
 
 
 @pytest.mark.parametrize(("name", "scene"), SCENES.items())

@@ -271,7 +271,7 @@ def test_wrong_words_are_answered_before_anything_is_written(
     [
         (["--track", "waren"], "did you mean 'warren'"),
         (["--unseen", "warehose"], "did you mean 'warehouse'"),
-        (["--unseen", "circuit:3-2"], "a range holds 1 to 1000 tracks"),
+        (["--unseen", "circuit:3-2"], "a range holds 1 to 3000 tracks"),
         (["--track", "unseen"], "tracks from number 90000 up are for judging only"),
         (["--preset", "donkey/defalt"], "did you mean"),
     ],

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -180,6 +181,32 @@ def test_an_unknown_scene_is_named_with_those_there_are(serving: Serving) -> Non
         pytest.raises(KeyError, match="did you mean 'waveshare'"),
     ):
         client.load("wave_share")
+
+
+@pytest.mark.parametrize("name", ["circiut:5", "circuit:x"])
+def test_a_numbered_road_that_is_none_is_refused_at_once(serving: Serving, name: str) -> None:
+    began = time.monotonic()
+    with (
+        DonkeyClient(port=serving().port) as client,
+        pytest.raises(KeyError, match="waveshare; and roads such as circuit:17"),
+    ):
+        client.load(name)
+    assert time.monotonic() - began < 20
+
+
+def test_one_who_never_stops_sending_is_not_waited_for(playing: Playing) -> None:
+    def flood(sock: socket.socket) -> None:
+        sock.sendall(HELLO)
+        loaded = encode_report(CarLoaded()) * 5000
+        with suppress(OSError):
+            while True:
+                sock.sendall(loaded)
+
+    client = DonkeyClient(port=playing(flood), timeout=1.0)
+    began = time.monotonic()
+    with pytest.raises(SimulatorGone, match=r"sends faster|did not say which scenes"):
+        client.scene_names()
+    assert time.monotonic() - began < 10
 
 
 # --- With the real simulator's manner ---

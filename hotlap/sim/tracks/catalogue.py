@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 
+from hotlap.config.bridges import SCENES
 from hotlap.sim.tracks.csv_file import load_csv
 from hotlap.sim.tracks.families import FAMILIES
 from hotlap.sim.tracks.named import NAMES, named_track
@@ -23,7 +24,8 @@ def find_track(name: str) -> Track:
     """Find or make a track.
 
     Args:
-        name: A scene, `family:seed`, `family:seed@width`, or the path of a `.csv` file.
+        name: A scene, also by gym_donkeycar's name of it, `family:seed`, `family:seed@width`, or
+            the path of a `.csv` file.
 
     Raises:
         KeyError: No scene or family has that name.
@@ -37,6 +39,7 @@ def find_track(name: str) -> Track:
         if half_width is None:
             return FAMILIES[family](number)
         return replace(FAMILIES[family](number, half_width), name=name)
+    name = SCENES.get(name, name)
     if name in NAMES:
         return _named(name)
     raise KeyError(_unknown(name))

@@ -33,6 +33,8 @@ CLEARANCE = 2.3
 SPACING = 0.1
 """Distance between samples in half-widths."""
 MAX_SLOPE = 0.15
+MOST_NUDGE = 30.0
+"""Largest nudge of a road's turn, degrees per span: from full left to full right at once."""
 
 _BLUR = 0.16  # half-widths of Gaussian blur, so that curvature has no jumps
 _WIDEST = 12.0  # half-widths: a corner is never rounder than this
@@ -42,25 +44,35 @@ _CROSSROADS = 4.0  # half-widths of road on every arm of a crossing that may com
 _LEAST_CROSSING = math.sin(math.radians(40))  # roads that cross meet at no smaller angle
 
 
-def road(seed: int, half_width: float = DONKEY_HALF_WIDTH, spans: int = 1000) -> Track:
+def road(
+    seed: int,
+    half_width: float = DONKEY_HALF_WIDTH,
+    spans: int = 1000,
+    nudge: float | None = None,
+) -> Track:
     """An open country road whose turn is a random walk, `spans` pieces of 0.4 half-widths long.
 
     Its heading stays within 80 degrees of a main direction, so that it cannot come back upon
     itself; the main direction wanders too, and only that can fail.
+
+    The walk's nudges are as large as the seed draws them, 1 to 5 degrees per span, or `nudge`.
     """
+    if nudge is not None and not 0 < nudge <= MOST_NUDGE:
+        raise ValueError(f"nudge must lie above 0 and up to {MOST_NUDGE:g} degrees, got {nudge}")
     for wander in (1.0, 0.5, 0.0):
         rng = _stream("road", seed, attempt=round(wander * 10))
-        points = _random_walk(rng, spans, wander)
+        points = _random_walk(rng, spans, wander, nudge)
         xy, _ = curves.resample(points * half_width, SPACING * half_width, closed=False)
         if wander == 0 or _is_sound(xy / half_width, closed=False):
             break
     return _as_track(f"road:{seed}", xy, half_width, closed=False)
 
 
-def _random_walk(rng: np.random.Generator, spans: int, wander: float) -> Array:
+def _random_walk(rng: np.random.Generator, spans: int, wander: float, nudge: float | None) -> Array:
     """Points of a road in half-widths (spans + 1, 2), from the origin along +x."""
     step, tightest, limit = 0.4, 1.7, np.radians(80)
-    nudges = rng.uniform(-1, 1, spans) * np.radians(rng.uniform(1.0, 5.0))
+    shares, drawn = rng.uniform(-1, 1, spans), rng.uniform(1.0, 5.0)
+    nudges = shares * np.radians(drawn if nudge is None else nudge)
     nudges[:10] = 0.0  # a straight to start from
     phase, waves = rng.uniform(0, 2 * np.pi), rng.uniform(0.5, 2.0)
     main = wander * np.sin(phase + 2 * np.pi * waves * np.arange(spans) / spans)

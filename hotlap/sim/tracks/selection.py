@@ -5,6 +5,7 @@ unseen       a hundred generated tracks that nobody may train on
 family:a-b   numbers a to b of a family, both counted: `circuit:100-199`
 family:a@w   number a, of such a size that its road is w metres wide to either side: `circuit:7@1.0`
 name*n       a track n times, so that among many others it is driven n times as often
+donkey-...   gym_donkeycar's name of an environment stands for its scene
 
 Generated tracks from number `KEPT_APART` up are for judging only. Training refuses them, however
 they are named, so that a result on them is one on roads that no policy has seen.
@@ -13,6 +14,7 @@ they are named, so that a result on them is one on roads that no policy has seen
 import re
 from collections.abc import Iterable, Sequence
 
+from hotlap.config.bridges import SCENES
 from hotlap.sim.tracks.families import FAMILIES
 from hotlap.sim.tracks.named import NAMES
 
@@ -118,7 +120,7 @@ def refuse_choosing_by(names: Iterable[str]) -> None:
 
 def _members(word: str) -> tuple[str, ...]:
     if not is_group(word):
-        return (word,)
+        return (SCENES.get(word, word),)
     if word in WORDS:
         return expand(WORDS[word])
     if TIMES in word:

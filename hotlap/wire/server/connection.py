@@ -203,8 +203,8 @@ class Connection(asyncio.BufferedProtocol):
             case LoadScene():
                 self._load(partial(self.host.library.named, command.scene_name), anew=True)
             case RegenRoad() if self.scene == RANDOM_ROAD:
-                seed, style = abs(command.rand_seed), abs(command.road_style)
-                self._load(partial(self.host.library.road, seed, style), anew=False)
+                told = command.rand_seed, command.road_style, command.turn_increment
+                self._load(partial(self.host.library.road, *told), anew=False)
             case ExitScene():
                 self._outdate()
                 self.scene = None
@@ -252,8 +252,9 @@ class Connection(asyncio.BufferedProtocol):
         try:
             scene = await find()
         except (KeyError, ValueError) as error:
-            # The protocol has no word for this, and the simulator says nothing either.
+            # The simulator says nothing; a client that waits is told once more what there is.
             self.tally.ignored += 1
+            self._send(SceneNames(MENU))
             self.host.say(f"client {self.number}: {error.args[0]}")
         except Exception:
             self.host.say(traceback.format_exc())

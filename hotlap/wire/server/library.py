@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from hotlap.sim.tracks.families import MOST_NUDGE
 from hotlap.wire.server.scenes import MENU, Scene, find_scene, random_road
 
 KEPT = 4
@@ -31,9 +32,14 @@ class Library:
             raise KeyError(f"unknown scene of {len(name)} letters")
         return await self._ask(name, lambda: find_scene(name))
 
-    async def road(self, seed: int, style: int) -> Scene:
-        """A random road by number and style."""
-        return await self._ask((seed, style), lambda: random_road(seed, style))
+    async def road(self, seed: int, style: int, turn: float = 0.0) -> Scene:
+        """A random road by number, style and turn.
+
+        Nothing is refused: negative numbers are folded, so that -7 is 7, and what is too large a
+        turn is the largest.
+        """
+        key = abs(seed), abs(style), min(abs(turn), MOST_NUDGE)
+        return await self._ask(key, lambda: random_road(*key))
 
     async def _ask(self, key: object, build: Callable[[], Scene]) -> Scene:
         return await asyncio.get_running_loop().run_in_executor(

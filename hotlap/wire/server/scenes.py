@@ -1,6 +1,7 @@
 """Scenes: a road with everything needed to drive on it and to see it.
 
 style   which of the simulator's random roads: how far its path lies from the middle, how wide
+turn    most that the turn of a random road changes by every 2 u, degrees; 0 leaves it to the number
 """
 
 from dataclasses import dataclass, replace
@@ -64,14 +65,14 @@ def find_scene(name: str) -> Scene:
     return _furnish(name, find_track(name))
 
 
-def random_road(seed: int, style: int) -> Scene:
+def random_road(seed: int, style: int, turn: float = 0.0) -> Scene:
     """Build a road of the simulator's random scene: by number, in one of its styles."""
-    return _furnish(RANDOM_ROAD, road_track(seed, style))
+    return _furnish(RANDOM_ROAD, road_track(seed, style, turn))
 
 
-def road_track(seed: int, style: int) -> Track:
+def road_track(seed: int, style: int, turn: float = 0.0) -> Track:
     """The line and edges of a random road, from the simulator's start pose on."""
-    drawn = road(abs(seed))
+    drawn = road(seed, nudge=turn or None)
     offset, half_width = ROAD_STYLES[style % len(ROAD_STYLES)]
     ahead = drawn.xy[1] - drawn.xy[0]
     quarter = np.pi / 2 - np.arctan2(ahead[1], ahead[0])

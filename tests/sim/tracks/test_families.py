@@ -8,6 +8,7 @@ from hotlap.sim.tracks.families import (
     CLEARANCE,
     MAX_SLOPE,
     MIN_RADIUS,
+    MOST_NUDGE,
     circuit,
     eight,
     hills,
@@ -107,6 +108,18 @@ def test_an_eight_starts_beyond_its_crossroads() -> None:
         track = eight(seed)
         crossroads = track.xy[curves.crossings(track.xy)[0][0]]
         assert np.hypot(*(track.xy[0] - crossroads)) > 2 * track.width_left[0], seed
+
+
+@pytest.mark.parametrize("nudge", [1e-6, 0.5, 8.0, MOST_NUDGE])
+def test_a_road_of_any_nudge_is_drivable(nudge: float) -> None:
+    for seed in range(20):
+        assert_drivable(road(seed, nudge=nudge))
+
+
+@pytest.mark.parametrize("nudge", [0.0, -1.0, 31.0, float("nan")])
+def test_a_nudge_that_bends_no_road_is_refused(nudge: float) -> None:
+    with pytest.raises(ValueError, match="nudge must lie above 0 and up to 30 degrees"):
+        road(0, nudge=nudge)
 
 
 def test_a_family_scales_with_its_road() -> None:
