@@ -43,6 +43,7 @@ from hotlap.research.worlds import (
     track_words,
 )
 from hotlap.store.run_folder import RunFolder
+from hotlap.tasks.memory import refuse_if_too_large
 
 TABLES = ("metrics", "evaluations", "events")
 TEST_SEED = 50_000
@@ -81,6 +82,7 @@ def prepare_learner(config: RunConfig, env: Any, say: Callable[[str], None]) -> 
             agent.replay_size, env.observation_space, env.action_space, agent.envs, agent.stack
         )
         say(f"replay: {agent.replay_size:,} steps, {needed / 1e9:.2f} GB on {config.device}")
+        _refuse_what_cannot_be_saved(config, agent, needed)
     learner = make_learner(
         agent, env, config.device, config.seed, config.timesteps, config.compiled
     )
@@ -94,6 +96,14 @@ def prepare_learner(config: RunConfig, env: Any, say: Callable[[str], None]) -> 
         rollouts = cast(Rollouts, ppo.rollout_buffer)
         ppo.knowing = Knowing(*make_insight(env.task), rollouts, config.compiled)
     return learner
+
+
+def _refuse_what_cannot_be_saved(config: RunConfig, agent: ReplayConfig, needed: int) -> None:
+    """Stop where a replay fits and the copy of what a segment added, to be saved, does not."""
+    copied = min(1.0, config.segment_steps / agent.replay_size)
+    here = (copied + (config.device == "cpu")) * needed  # of a GPU's only the copy lies here
+    what = "steps of replay, and a copy of what a segment adds, to be saved,"
+    refuse_if_too_large(agent.replay_size, what, here, torch.device("cpu"), " (replay_size)")
 
 
 def supervise(config: RunConfig, env: Any) -> tuple[tuple[Ramp | Finish, ...], Roster | None]:

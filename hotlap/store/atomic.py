@@ -11,7 +11,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,12 +21,18 @@ NEW, OLD, PART = ".hotlap-new", ".hotlap-old", ".hotlap-part"
 """How temporary names end; unusual, because what ends so is removed without asking."""
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Put a file in place, or replace it; if that fails the old one stays."""
+def write_file(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
+    """Put a file in place, or replace it; if that fails the old one stays.
+
+    Args:
+        path: Its name.
+        data: All of it, or piece by piece.
+    """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PART}")
     try:
         with open(part, "xb") as file:
-            file.write(data)
+            for piece in (data,) if isinstance(data, bytes) else data:
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from hotlap.store.atomic import make_folder, remove, tidy, write_file
-from hotlap.store.formats import pack_tensors, unpack_tensors
+from hotlap.store.formats import tensor_parts, unpack_tensors
 from hotlap.store.manifest import verify
 from hotlap.store.plain import DamagedFile
 from hotlap.store.state import State, read_state, read_table, write_state
@@ -117,9 +117,17 @@ class Checkpoints:
 
     def _write_piece(self, segment: int, replay: dict[str, Tensor]) -> dict[str, Any]:
         make_folder(self.replay_folder)
-        data = pack_tensors(replay)
-        write_file(self._piece(_name(segment)), data)
-        return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        digest, size = hashlib.sha256(), 0
+
+        def told() -> Iterator[bytes | memoryview]:
+            nonlocal size
+            for part in tensor_parts(replay):
+                digest.update(part)
+                size += len(part)
+                yield part
+
+        write_file(self._piece(_name(segment)), told())
+        return {"size": size, "sha256": digest.hexdigest()}
 
     def _read_pieces(self, pieces: Fingerprints) -> Iterator[dict[str, Tensor]]:
         for name, expected in pieces.items():

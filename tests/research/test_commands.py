@@ -320,7 +320,7 @@ def test_a_replay_that_cannot_fit_says_what_it_needs_and_what_there_is(
     words = f"donkey-telemetry TINY --agent sac --sac.replay-size {10**12}"
     assert shell.train("run", words, "") == 1
     output = capsys.readouterr()
-    refused(output, "1,000,000,000,000 steps of 16 take about 82000.00 GB, but only")
+    refused(output, "1,000,000,000,000 steps of replay", "take about 82000.00 GB, but only")
     refused(output, "GB are usable on cpu")
     assert "at most" in output.err
     assert not (shell.folder / "run").exists()

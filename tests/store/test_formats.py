@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from hotlap.store.formats import pack_tensors, unpack_tensors
+from hotlap.store.formats import KINDS, pack_tensors, tensor_parts, unpack_tensors
 from hotlap.store.plain import DamagedFile, pack_json, unpack_json
 
 HERE = Path("state.json")
@@ -26,6 +26,26 @@ def test_tensors_come_back_exactly(dtype: torch.dtype, shape: tuple[int, ...]) -
         assert back[name].dtype == dtype
         assert back[name].shape == shape
         assert torch.equal(back[name], tensor)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 5)])
+def test_a_file_in_parts_is_read_by_safetensors(shape: tuple[int, ...]) -> None:
+    tensors = {
+        name: torch.arange(math.prod(shape)).reshape(shape).to(dtype)
+        for dtype, name in KINDS.items()
+    }
+    tensors["turned"] = torch.rand(4, 3).T
+    back = unpack_tensors(b"".join(tensor_parts(tensors)), HERE)
+    assert back.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert back[name].dtype == tensor.dtype and torch.equal(back[name], tensor)
+
+
+def test_large_tensors_are_written_from_where_they_lie() -> None:
+    frames = torch.zeros(10, 7, dtype=torch.uint8)
+    _, part = tensor_parts({"frames": frames})
+    frames += 3
+    assert bytes(part) == b"\3" * 70
 
 
 def test_tensors_that_share_or_skip_memory_come_back_apart() -> None:
