@@ -368,7 +368,21 @@ def read_config(name: str, words: list[str]) -> Command:
         args=words,
         config=marks,
     )
-    return verb.config(**{name: getattr(parsed, name) for name in fields})
+    config = verb.config(**{name: getattr(parsed, name) for name in fields})
+    usual = _usual_recipe(config)
+    return config if usual is None else read_config(name, [*words, "--recipe", usual])
+
+
+def _usual_recipe(config: Command) -> str | None:
+    """The recipe that comes with a task, where none was named."""
+    from hotlap.config.training import TrainConfig
+
+    # Asked twice, since looking for a GPU means importing PyTorch.
+    if not isinstance(config, TrainConfig) or config.usual_recipe(on_gpu=True) is None:
+        return None
+    from hotlap.tasks.devices import choose_device
+
+    return config.usual_recipe(on_gpu=choose_device(config.device)[0] != "cpu")
 
 
 def read_recipe(config: type[Command], words: list[str]) -> Command | None:

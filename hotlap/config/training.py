@@ -190,6 +190,15 @@ class TrainConfig(Command):
             stack_every=agent.stack_every if isinstance(agent, PPOConfig) else 1,
         )
 
+    def usual_recipe(self, on_gpu: bool) -> str | None:
+        """The recipe that a task has by itself, where nothing else says how it is seen."""
+        asks = self.recipe or self.preset != "auto" or self.backend or self.resume
+        if (self.env or self.task) != "carracing" or asks or self.agent == "tqc":
+            return None
+        if self.agent == "ppo":
+            return "carracing" if on_gpu else "carracing-small"
+        return f"carracing-{self.agent}"
+
     def settle(self, device: str, has_compiler: bool, known_tasks: KnownTasks) -> RunConfig:
         """The run that this asks for, on a device that is there.
 

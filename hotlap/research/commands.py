@@ -66,6 +66,10 @@ def train(config: TrainConfig, helpers: bool = True) -> dict[str, Any]:
     keep_freed_memory()
     refuse_unknown_run(settled, config.trust)
     print(describe(settled), flush=True)
+    if config.recipe is not None:
+        print(f"recipe: {config.recipe}", flush=True)
+    if settled.task.startswith("CarRacing-"):
+        print("as Gymnasium has it; hotlap train carracing learns in a twin, and far sooner")
     began = time.monotonic()
     path = config.resume or _folder(config, settled)
     if config.resume is None:

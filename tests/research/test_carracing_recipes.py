@@ -65,6 +65,32 @@ def tiny(name: str) -> RunConfig:
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "recipe"),
+    [
+        ("carracing", "carracing-small"),  # there is no GPU in this test
+        ("carracing --device cpu --seed 3", "carracing-small"),
+        ("carracing --agent dqn", "carracing-dqn"),
+        ("--env carracing --agent sac --timesteps 5000", "carracing-sac"),
+        ("carracing --agent tqc", None),
+        ("carracing --preset carracing/classic", None),
+        ("carracing --backend gymnasium", None),
+        ("donkey", None),
+    ],
+)
+def test_by_itself_a_learner_takes_the_best_that_is_known(
+    words: str, recipe: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    config = read_config("train", words.split())
+    assert isinstance(config, TrainConfig) and config.recipe == recipe
+    if recipe is not None:
+        named = settled(recipe)
+        own = config.settle("cpu", False, known_tasks())
+        assert (own.settings, own.agent) == (named.settings, named.agent)
+        assert own.evaluation.tracks == named.evaluation.tracks
+
+
 # --- the published settings ----------------------------------------------------------------------
 
 

@@ -61,7 +61,7 @@ def preset(tmp_path: Path) -> str:
 
 
 def test_what_is_seen_and_done_is_the_twins_and_the_rest_gymnasiums() -> None:
-    twin, real = settle("carracing"), settle(*REAL)
+    twin, real = settle("carracing", "--preset", "carracing/default"), settle(*REAL)
     assert (twin.settings.reward, twin.settings.start) == ("thorough", "mixed")
     assert real.settings == replace(
         twin.settings, backend="gymnasium", reward="default", start="line"
