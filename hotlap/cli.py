@@ -46,6 +46,7 @@ REFUSE_WORDS = (
     "hotlap.sim.carracing.",
     "hotlap.tasks.bridges.",
     "hotlap.tasks.registry",
+    "hotlap.tasks.memory",
     "hotlap.tasks.drivers",
     "hotlap.tasks.interface",
     "hotlap.evaluation.watching",
@@ -421,7 +422,7 @@ def is_about_words(error: Exception) -> bool:
     """
     if isinstance(error, KeyError):
         return str(error.args[0]).startswith("unknown ")
-    if isinstance(error, ValueError | ImportError):
+    if isinstance(error, ValueError | ImportError | MemoryError):
         *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
         return str(frame.f_globals["__name__"]).startswith(REFUSE_WORDS)
     return False

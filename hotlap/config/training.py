@@ -9,7 +9,14 @@ from hotlap.config.bridges import SCENES, BridgeConfig, over_the_wire
 from hotlap.config.carracing import Backend, CarRacingConfig
 from hotlap.config.commands import Command
 from hotlap.config.interface import InterfaceConfig
-from hotlap.config.learners import AGENTS, DQNConfig, PPOConfig, SACConfig, TQCConfig
+from hotlap.config.learners import (
+    AGENTS,
+    DQNConfig,
+    PPOConfig,
+    ReplayConfig,
+    SACConfig,
+    TQCConfig,
+)
 from hotlap.config.naming import nearest
 from hotlap.config.presets import load_preset
 from hotlap.config.runs import Agent, EvaluationConfig, RollbackConfig, RunConfig, Settings
@@ -59,6 +66,8 @@ class TrainConfig(Command):
     """Step size of the optimiser; none takes the learner's own."""
     envs: int | None = None
     """Environments driven at once; none takes the learner's own."""
+    replay_size: int | None = None
+    """Steps kept to learn from; none takes the learner's own (ppo keeps none)."""
     reward_shaping: str | None = None
     """Named reward; none is the task's own."""
     track: tuple[str, ...] = ()
@@ -177,6 +186,10 @@ class TrainConfig(Command):
             chosen = replace(chosen, learning_rate=self.learning_rate)
         if self.envs is not None:
             chosen = replace(chosen, envs=self.envs)
+        if self.replay_size is not None:
+            if not isinstance(chosen, ReplayConfig):
+                raise ValueError(f"{self.agent} keeps no replay; leave --replay-size out")
+            chosen = replace(chosen, replay_size=self.replay_size)
         return chosen
 
     def interface(self, agent: Agent) -> InterfaceConfig:

@@ -231,6 +231,7 @@ def test_a_film_is_told_of_only_where_there_is_one(
         ("--preset FOLDER/apart.toml", "hills:90007: generated tracks from number 90000 up are"),
         ("--track circuit:0-3000", "a range holds 1 to 3000 tracks, this one 3001"),
         ("--init-from FOLDER/none", "no model at"),
+        ("--replay-size 1000", "ppo keeps no replay; leave --replay-size out"),
         ("--init-from zoo:nobody", "there is no zoo:nobody"),
     ],
 )
@@ -317,9 +318,10 @@ def test_a_model_that_cannot_teach_is_about_words(
 def test_a_replay_that_cannot_fit_says_what_it_needs_and_what_there_is(
     shell: Shell, capsys: Captured
 ) -> None:
-    words = f"donkey-telemetry TINY --agent sac --sac.replay-size {10**12}"
-    assert shell.train("run", words, "") == 1
+    words = f"donkey-telemetry TINY --agent sac --replay-size {10**12}"
+    assert shell.train("run", words, "") == 2
     output = capsys.readouterr()
+    assert "Traceback" not in output.err
     refused(output, "1,000,000,000,000 steps of replay", "take about 82000.00 GB, but only")
     refused(output, "GB are usable on cpu")
     assert "at most" in output.err
