@@ -3,9 +3,11 @@
     carracing:7          the one that Gymnasium makes from seed 7
     carracing:0-255      those of seeds 0 to 255, both counted
     carracing:hairpins   a circuit drawn by hand (a name in `circuits`)
-    any other            a closed road of `hotlap.sim.tracks`: a scene, a number of a family, a path
-                         that ends in `.csv`. The middle of the road is laid with tiles, at the size
-                         that makes it as wide as CarRacing's, or the nearest that fits
+    any other            a closed road of `hotlap.sim.tracks`: a scene, a number of a family. The
+                         middle of the road is laid with tiles, at the size that makes it as wide as
+                         CarRacing's, or the nearest that fits
+    a path to a .csv     the same from a file, whose line may cross itself; one of x and y alone
+                         keeps its size, if that fits
     name*8               a track eight times
 
 Tracks of the seeds `HELD_OUT` are for judging only.
@@ -23,6 +25,7 @@ from hotlap.sim.carracing.generator import generate
 from hotlap.sim.carracing.tile_track import HALF_WIDTH, Numbers, TileTrack
 from hotlap.sim.tracks import curves, find_track, selection
 from hotlap.sim.tracks.catalogue import list_tracks
+from hotlap.sim.tracks.csv_file import lay_road, read_line
 from hotlap.sim.tracks.track import Track
 
 PREFIX = "carracing:"
@@ -50,6 +53,12 @@ def find_tile_tracks(names: Sequence[str]) -> list[TileTrack]:
         if name not in found:
             found[name] = _drawn(name)
     return [found[name] for name in single]
+
+
+def list_changes(names: Sequence[str]) -> list[str]:
+    """What was changed to lay these tracks with tiles: a line for each that was, with its name."""
+    drawn = [name for name in dict.fromkeys(expand(names)) if not name.startswith(PREFIX)]
+    return [f"{track.name}: {track.note}" for track in find_tile_tracks(drawn) if track.note]
 
 
 def expand(words: Iterable[str]) -> tuple[str, ...]:
@@ -99,13 +108,28 @@ def _drawn(name: str) -> TileTrack:
     circuit = name.removeprefix(PREFIX)
     if circuit != name and circuit in CIRCUITS:
         return from_centre_line(name, circuit_line(circuit))
+    if name.lower().endswith(".csv"):
+        return _from_file(name)
     try:
         track = find_track(name)
     except KeyError:
         raise KeyError(nearest(name, list_tile_tracks(), "track")) from None
     if not track.closed:
         raise ValueError(f"{name}: an open road has no laps; CarRacing is driven on closed ones")
-    return from_centre_line(name, _middle(track) * (HALF_WIDTH / track.half_width))
+    return _paved(name, track)
+
+
+def _from_file(path: str) -> TileTrack:
+    """A line of one's own: the middle between the edges it tells, or the line itself."""
+    line = read_line(path)
+    if line.widths is None:
+        return from_centre_line(path, line.points)
+    track, _ = lay_road(line)
+    return _paved(path, track)
+
+
+def _paved(name: str, track: Track) -> TileTrack:
+    return from_centre_line(name, _middle(track), size=HALF_WIDTH / track.half_width)
 
 
 def _middle(track: Track) -> Numbers:

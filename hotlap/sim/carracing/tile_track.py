@@ -35,6 +35,8 @@ class TileTrack:
     y: Numbers
     turn: Numbers
     kerb: NDArray[np.int8]
+    note: str | None = None
+    """What was changed so that a line could be laid with tiles, in words; None if nothing was."""
 
     def __len__(self) -> int:
         """Number of tiles."""

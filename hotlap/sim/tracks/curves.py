@@ -18,6 +18,9 @@ from scipy.spatial import cKDTree
 
 from hotlap.sim.tracks.track import Array
 
+_WIDEST_GAP = 3.0  # of the closing piece, in longest other pieces
+_NARROWEST_GAP = 0.02  # of the line's length: always taken as closed
+
 
 def resample(points: Array, spacing: float, closed: bool = True) -> tuple[Array, Array]:
     """Lay a cubic spline through the points and sample it evenly by arc length.
@@ -53,6 +56,18 @@ def cumulative_length(xy: Array, closed: bool) -> Array:
 def edges(xy: Array, closed: bool) -> Array:
     """Vectors from each point to the next: (M, 2) if closed, (M - 1, 2) if open."""
     return (np.roll(xy, -1, axis=0) - xy) if closed else np.diff(xy, axis=0)
+
+
+def why_open(points: Array) -> str | None:
+    """What is wrong where the last point of a line does not lead back to the first, in words."""
+    pieces = np.hypot(*edges(points, closed=True).T)
+    longest = pieces[:-1].max()
+    if pieces[-1] <= max(_WIDEST_GAP * longest, _NARROWEST_GAP * pieces.sum()):
+        return None
+    return (
+        f"the line is not closed: its last point lies {pieces[-1]:.4g} from its first, and no two "
+        f"others are more than {longest:.4g} apart"
+    )
 
 
 def wrap(angle: Array) -> Array:

@@ -10,6 +10,7 @@ from hotlap.sim.carracing.catalogue import (
     MOST,
     expand,
     find_tile_tracks,
+    list_changes,
     list_tile_tracks,
     refuse_held_out,
 )
@@ -70,6 +71,44 @@ def test_a_family_and_a_file_are_found(tmp_path: Path) -> None:
     np.testing.assert_allclose(nodes(family), nodes(file), atol=0.05)
     ahead = curves.headings(road.xy)[0]
     assert np.cos(family.turn[0] + np.pi / 2 - ahead) > 0.999
+
+
+def ellipse(turns_across: int = 1) -> Array:
+    """A lap of some 3 km; with two turns across, a figure of eight."""
+    angle = np.linspace(0, 2 * np.pi, 200, endpoint=False)
+    return np.stack([500 * np.sin(angle), 400 * np.cos(turns_across * angle + 0.5)], 1)
+
+
+def test_a_file_of_x_and_y_alone_keeps_its_size_if_that_fits(tmp_path: Path) -> None:
+    small, large = str(tmp_path / "small.csv"), str(tmp_path / "large.csv")
+    np.savetxt(small, ellipse() / 3, delimiter=" ; ", header="x_m; y_m", comments="")
+    np.savetxt(large, ellipse(), delimiter=",", header="x_m,y_m")
+    same, fitted = find_tile_tracks([small, large])
+    assert np.ptp(nodes(same), axis=0) == pytest.approx([1000 / 3, 800 / 3], abs=0.1)
+    assert same.note is None
+    assert len(fitted) == TILES[1]
+    np.testing.assert_allclose(fitted.turn[0], same.turn[0], atol=0.01)
+    (told,) = list_changes([small, large, large, "carracing:0", "carracing:oval"])
+    assert told.startswith(f"{large}: lap of 2,7") and "made 1,575 units long (0.5" in told
+
+
+def test_a_road_may_cross_itself(tmp_path: Path) -> None:
+    path = str(tmp_path / "eight.csv")
+    widths = np.tile([5.0, 7.0], (200, 1))
+    np.savetxt(path, np.hstack([ellipse(2), widths]), delimiter=",")
+    track = find_tile_tracks([path])[0]
+    assert len(curves.crossings(nodes(track))) == 1
+    with pytest.raises(ValueError, match="crosses the road from line"):
+        find_track(path)
+
+
+def test_a_file_whose_line_is_open_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "open.csv"
+    np.savetxt(path, ellipse()[:120], delimiter=",")
+    with pytest.raises(ValueError, match=r"open\.csv: the line is not closed"):
+        find_tile_tracks([str(path)])
+    with pytest.raises(ValueError, match=r"none\.csv: there is no such track file"):
+        find_tile_tracks([str(tmp_path / "none.csv")])
 
 
 def test_open_roads_are_refused() -> None:

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from hotlap.sim.carracing import centre_line
 from hotlap.sim.carracing.centre_line import MIN_RADIUS, REACH, TILES, from_centre_line
 from hotlap.sim.carracing.generator import generate
-from hotlap.sim.carracing.tile_track import HALF_WIDTH, STEP, Numbers, TileTrack
+from hotlap.sim.carracing.tile_track import HALF_WIDTH, PLAYFIELD, STEP, Numbers, TileTrack
+from hotlap.sim.tracks import curves
 
 
 def circle(radius: float, points: int = 60, first: float = 0.0) -> Numbers:
@@ -13,8 +15,22 @@ def circle(radius: float, points: int = 60, first: float = 0.0) -> Numbers:
     return radius * np.stack([np.cos(angle), np.sin(angle)], 1)
 
 
+def paperclip(radius: float) -> Numbers:
+    """Two straights of 300, joined by half circles."""
+    lengths, bends = np.array([300, np.pi * radius] * 2), np.array([0, 1 / radius] * 2)
+    return curves.trace_arcs(np.array([-150, -radius]), 0.0, lengths, bends, 0.5, closed=True)
+
+
 def nodes(track: TileTrack) -> Numbers:
     return np.stack([track.x, track.y], 1)
+
+
+def least_steps(track: TileTrack) -> Numbers:
+    """How far each edge of the road goes forward along a tile, at least (left, right)."""
+    ahead = np.stack([-np.sin(track.turn), np.cos(track.turn)], 1)
+    tiles = track.tiles
+    sides = [tiles[:, here] - tiles[:, behind] for here, behind in ((0, 3), (1, 2))]
+    return np.array([(side * ahead).sum(axis=1).min() for side in sides])
 
 
 def test_a_circle_is_laid_with_even_tiles() -> None:
@@ -91,26 +107,56 @@ def test_a_line_may_cross_itself() -> None:
 
 
 def test_both_edges_of_every_tile_lead_forward_down_to_the_tightest_bend() -> None:
-    hairpin = circle(MIN_RADIUS + 0.1, 400)
-    hairpin[:, 0] += np.where(hairpin[:, 0] > 0, 150, -150)
-    track = from_centre_line("paperclip", hairpin)
-    tiles = track.tiles
-    ahead = np.stack([-np.sin(track.turn), np.cos(track.turn)], 1)
-    for here, behind in ((0, 3), (1, 2)):
-        along = ((tiles[:, here] - tiles[:, behind]) * ahead).sum(axis=1)
-        assert along.min() > 0.1
+    track = from_centre_line("paperclip", paperclip(MIN_RADIUS + 0.1))
+    assert track.note is None
+    assert least_steps(track).min() > 0.1
 
 
-def test_bends_tighter_than_the_road_are_refused_with_the_place() -> None:
-    hairpin = circle(5.0, 400)
-    hairpin[:, 0] += np.where(hairpin[:, 0] > 0, 150, -150)
+@pytest.mark.parametrize("radius", [2.0, 5.0, 6.9])
+def test_tighter_bends_are_rounded_and_nothing_else_moves(radius: float) -> None:
+    line = paperclip(radius)
+    track = from_centre_line("pin", line)
+    assert track.note is not None
+    assert track.note.startswith("2 bends rounded, by ")
+    assert float(track.note.split()[4]) < MIN_RADIUS
+    assert least_steps(track).min() > 0.1
+    assert np.ptp(track.x) > 290  # a hairpin becomes a bulb and does not creep back
+    straight = np.abs(track.x) < 100
+    np.testing.assert_allclose(np.abs(track.y[straight]), radius, atol=0.05)
+    again = from_centre_line("pin", line)
+    np.testing.assert_array_equal(nodes(track), nodes(again))
+
+
+def test_a_circuit_of_the_real_worlds_size_is_made_to_fit() -> None:
+    corners = np.array([
+        (0, -300, 80), (1500, -300, 80), (1500, 0, 80), (300, 0, 14.9), (300, 30, 14.9),
+        (1200, 30, 14.9), (1200, 60, 14.9), (0, 60, 80),
+    ])  # fmt: skip
+    metres = curves.round_corners(corners[:, :2], corners[:, 2], 5.0)
+    track = from_centre_line("long", metres, size=HALF_WIDTH / 6)
+    length = curves.cumulative_length(metres, closed=True)[-1]
+    assert track.note is not None
+    assert track.note.startswith(
+        f"lap of {length:,.0f} m made 1,575 units long ({1575 / length:.2f} times its size), "
+        f"2 bends rounded, by "
+    )
+    assert len(track) == pytest.approx(TILES[1], abs=1)
+    assert least_steps(track).min() > 0.1
+    assert np.abs(track.kerbs).max() < PLAYFIELD
+
+
+def test_what_cannot_be_rounded_is_refused_with_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    coil = [circle(2.0, 40) + np.array([148.0, 0.0])] * 5
     with pytest.raises(
-        ValueError, match=r"pin: the bend at \(-?15\d.*radius of [45]\.\d .*needs 7"
+        ValueError, match=r"coil: the bend at \(14\d.*radius of 1\.\d .*needs 7.* rounder bend"
     ):
-        from_centre_line("pin", hairpin)
+        from_centre_line("coil", np.concatenate([*coil, circle(150.0, 400)]))
     to_and_fro = np.stack([np.array([0.0, 100, 200, 300, 200, 100]), np.zeros(6)], 1)
     with pytest.raises(ValueError, match="radius"):
         from_centre_line("to and fro", to_and_fro)
+    monkeypatch.setattr(centre_line, "MOST_MOVED", 1.0)
+    with pytest.raises(ValueError, match=r"pin: the bend at \(-?4[56]\d.* by 1 or less"):
+        from_centre_line("pin", 3 * paperclip(5.0), size=1 / 3)
 
 
 def test_repeated_points_do_no_harm() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hotlap.sim.tracks import csv_file, curves, find_track
-from hotlap.sim.tracks.csv_file import load_csv, save_csv
+from hotlap.sim.tracks.csv_file import load_csv, read_line, save_csv
 
 OCTAGON = [(10 * np.cos(a), 10 * np.sin(a)) for a in np.arange(8) * np.pi / 4]
 
@@ -112,6 +112,31 @@ def test_a_crossing_names_both_lines(tmp_path: Path) -> None:
         ValueError, match=r"tie\.csv, line [23]: .* crosses the road from line [78]"
     ):
         load_csv(write(tmp_path / "tie.csv", bow_tie))
+
+
+def test_an_open_line_that_is_closed_by_a_crossing_is_told_so(tmp_path: Path) -> None:
+    angle = np.linspace(0, 3.5 * np.pi, 60)
+    spiral = angle[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1)
+    with pytest.raises(ValueError, match=r"open\.csv, line 60: the line is not closed: .* lies 1"):
+        load_csv(write(tmp_path / "open.csv", spiral))
+
+
+def test_x_and_y_alone_are_read_but_make_no_road(tmp_path: Path) -> None:
+    path = tmp_path / "xy.csv"
+    path.write_text("x,y\n" + "".join(f"{x:.6f},{y:.6f}\n" for x, y in [*OCTAGON, OCTAGON[0]]))
+    line = read_line(path)
+    np.testing.assert_allclose(line.points, OCTAGON, atol=1e-6)
+    assert line.widths is None and line.lines == [*range(2, 10)]
+    with pytest.raises(
+        ValueError, match=r"line 2: expected 4 numbers .*x and y alone; .*only CarRacing"
+    ):
+        load_csv(path)
+    path.write_text(path.read_text() + "1,2,3,4\n")
+    with pytest.raises(ValueError, match=r"line 11: expected 2 numbers \(x, y\), found 4"):
+        read_line(path)
+    path.write_text("1,2,3\n")
+    with pytest.raises(ValueError, match=r"expected 2 numbers \(x, y\) or 4 numbers \(x, .* 3$"):
+        read_line(path)
 
 
 def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
