@@ -21,7 +21,7 @@ from hotlap.learning.driver import refuse_other_shape
 from hotlap.records import EvalResult
 from hotlap.research.models import Model
 from hotlap.research.worlds import REAL_AT_ONCE, RealCars, make_judged_env
-from hotlap.sim.carracing.catalogue import HELD_OUT, PREFIX, expand
+from hotlap.sim.carracing.catalogue import HELD_OUT, PREFIX, expand, list_changes
 
 
 def evaluate_carracing(
@@ -48,6 +48,8 @@ def evaluate_carracing(
 
         told["environment"] = version_line(settings.backend)
         print(told["environment"], flush=True)
+    for line in list_changes(tracks):
+        print(line, flush=True)
     driver = model.driver(asked.deterministic)
     make = make_judged_env(run)
     try:

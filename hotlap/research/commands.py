@@ -45,7 +45,7 @@ from hotlap.research.worlds import (
     tracks_of,
 )
 from hotlap.research.zoo import sight
-from hotlap.sim.carracing.catalogue import find_tile_tracks, refuse_held_out
+from hotlap.sim.carracing.catalogue import find_tile_tracks, list_changes, refuse_held_out
 from hotlap.sim.tracks.catalogue import find_track
 from hotlap.sim.tracks.selection import chosen_tracks, refuse_choosing_by
 from hotlap.store.run_folder import RunFolder
@@ -401,5 +401,8 @@ def watch(config: WatchConfig, trust: bool = False) -> dict[str, Any]:
 def _watch_carracing(model: Model, run: RunConfig, config: WatchConfig) -> dict[str, Any]:
     from hotlap.research.carracing_watching import watch_carracing  # needs ffmpeg too
 
-    run = replace(run, settings=watched_settings(run, config))
+    settings = watched_settings(run, config)
+    for line in list_changes(settings.tracks):
+        print(line, flush=True)
+    run = replace(run, settings=settings)
     return watch_carracing(config.model, model.driver(), run, config.seed, config.video)

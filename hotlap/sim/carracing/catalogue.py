@@ -124,6 +124,9 @@ def _from_file(path: str) -> TileTrack:
     line = read_line(path)
     if line.widths is None:
         return from_centre_line(path, line.points)
+    gap = curves.why_open(line.points)
+    if gap is not None:  # its road would bridge it
+        raise line.refuse(-1, gap)
     track, _ = lay_road(line)
     return _paved(path, track)
 

@@ -50,7 +50,7 @@ def from_centre_line(
             fit at that length, or bends so tightly that rounding moves it too far; the message
             begins with the name.
     """
-    points = _checked(name, np.asarray(points, dtype=np.float64) * size)
+    points = _checked(name, np.asarray(points, dtype=np.float64)) * size
     fine, _ = curves.resample(points, _length(points) / (4 * TILES[1]))
     middle = (fine.min(axis=0) + fine.max(axis=0)) / 2
     scale = _scale(name, fine - middle, length)

@@ -104,9 +104,10 @@ def test_a_road_may_cross_itself(tmp_path: Path) -> None:
 
 def test_a_file_whose_line_is_open_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "open.csv"
-    np.savetxt(path, ellipse()[:120], delimiter=",")
-    with pytest.raises(ValueError, match=r"open\.csv: the line is not closed"):
-        find_tile_tracks([str(path)])
+    for columns in (ellipse()[:120], np.hstack([ellipse(2)[:120], np.full((120, 2), 6.0)])):
+        np.savetxt(path, columns, delimiter=",")
+        with pytest.raises(ValueError, match=r"open\.csv.*: the line is not closed: its last"):
+            find_tile_tracks([str(path)])
     with pytest.raises(ValueError, match=r"none\.csv: there is no such track file"):
         find_tile_tracks([str(tmp_path / "none.csv")])
 
