@@ -8,10 +8,10 @@ from hotlap.config.commands import Command
 
 @dataclass(frozen=True)
 class BlendConfig(Command):
-    """Average a model with the one that it came from, to keep what both of them can.
+    """Average a model with the one that it came from, to keep most of what both of them can.
 
     A champion that was trained on for something new has forgotten a little of what it knew. Weights
-    between the two often do the new as well as the one, and the old as well as the other.
+    between the two often do some of the new, and nearly all of the old.
     """
 
     a: str
