@@ -6,6 +6,7 @@ the verbs, so that asking for help is quick.
 """
 
 import dataclasses
+import inspect
 import io
 import itertools
 import json
@@ -365,7 +366,7 @@ def read_config(name: str, words: list[str]) -> Command:
         form,
         default=default,
         prog=f"hotlap {name}",
-        description=verb.config.__doc__,
+        description=inspect.cleandoc(verb.config.__doc__ or ""),
         args=words,
         config=marks,
     )
