@@ -204,6 +204,8 @@ class ReplayConfig(AgentConfig):
     """Longest gradient of the critics; 0 is no limit."""
     backup_clip: float = 0.0
     """Largest size of what a critic is taught; 0 is no limit."""
+    reward_scale: float = 1.0
+    """What rewards are multiplied by before they are learned from; returns are told without it."""
     shift: int = 0
     """Short for `augment.shift`; 0 leaves it to that."""
 
@@ -217,7 +219,7 @@ class ReplayConfig(AgentConfig):
         for name in not_negative:
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
-        for name in ("updates_per_step", "max_updates_per_step"):
+        for name in ("updates_per_step", "max_updates_per_step", "reward_scale"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if self.shift and self.augment.shift not in (0, self.shift):

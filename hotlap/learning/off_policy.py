@@ -39,6 +39,7 @@ class OffPolicy(Driving):
         max_updates_per_step: Cap on that.
         critic_grad_norm: Longest gradient of the critics; 0 is no limit.
         backup_clip: Largest size of what a critic is taught; 0 is no limit.
+        reward_scale: What rewards are multiplied by before they are learned from.
         augment: How pictures are changed at random when they are learned from.
         graphed: On a GPU, capture updates and replay them.
         compiled: On a GPU, compile what nets tell of pictures while they learn.
@@ -62,6 +63,7 @@ class OffPolicy(Driving):
         max_updates_per_step: float = math.inf,
         critic_grad_norm: float = 0.0,
         backup_clip: float = 0.0,
+        reward_scale: float = 1.0,
         augment: AugmentationConfig | None = None,
         graphed: bool = True,
         compiled: bool = False,
@@ -79,6 +81,7 @@ class OffPolicy(Driving):
         self.updates_per_step = updates_per_step
         self.max_updates_per_step = max_updates_per_step
         self.critic_grad_norm, self.backup_clip = critic_grad_norm, backup_clip
+        self.reward_scale = reward_scale
         self.augment, self.graphed = augment or AugmentationConfig(), graphed
         self.compiled, self.precision = compiled, precision
         self._compiled: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -115,6 +118,7 @@ class OffPolicy(Driving):
             channels_first=is_image_space(self.observation_space),
             n_step=self.n_steps,
             gamma=self.gamma,
+            reward_scale=self.reward_scale,
         )
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
@@ -270,5 +274,6 @@ def replay_settings(config: ReplayConfig) -> dict[str, Any]:
         "max_updates_per_step": config.max_updates_per_step,
         "critic_grad_norm": config.critic_grad_norm,
         "backup_clip": config.backup_clip,
+        "reward_scale": config.reward_scale,
         "augment": config.augmentation,
     }

@@ -58,6 +58,7 @@ class Replay(BaseBuffer):
             them) instead of the last.
         n_step: Rewards added up, at most.
         gamma: Discount per step.
+        reward_scale: What rewards are multiplied by as they come.
     """
 
     def __init__(
@@ -71,9 +72,11 @@ class Replay(BaseBuffer):
         channels_first: bool = False,
         n_step: int = 1,
         gamma: float = 0.99,
+        reward_scale: float = 1.0,
     ) -> None:
         super().__init__(buffer_size, observation_space, action_space, device, n_envs)
         self.stack, self.channels_first, self.n_step = stack, channels_first, n_step
+        self.reward_scale = reward_scale
         self.rows = buffer_size // n_envs
         if self.rows < stack + n_step + 1:
             raise ValueError(
@@ -170,7 +173,8 @@ class Replay(BaseBuffer):
         """Write down the step."""
         t = self.written % self.rows
         self.actions[t] = action.reshape(self.n_envs, self.action_dim)
-        self.rewards[t], self.terminated[t], self.truncated[t] = reward, terminated, truncated
+        self.rewards[t] = reward * self.reward_scale
+        self.terminated[t], self.truncated[t] = terminated, truncated
         if self.written == self._begun:
             self.ages[t] = 0
         else:

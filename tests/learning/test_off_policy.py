@@ -236,6 +236,19 @@ def test_what_is_not_a_number_stops_it_by_name(agent: str) -> None:
         model.learn(40, reset_num_timesteps=False)
 
 
+@every_agent
+def test_rewards_are_scaled_on_their_way_into_the_replay(agent: str) -> None:
+    model = learner(agent, reward_scale=0.1)
+    seen = torch.zeros(model.n_envs, *model.replay_buffer.frame_shape)
+    row = (
+        torch.zeros(model.n_envs, model.replay_buffer.action_dim),
+        torch.full((model.n_envs,), 5.0),
+    )
+    over = torch.zeros(model.n_envs, dtype=torch.bool)
+    model.replay_buffer.add(seen, *row, over, over)
+    assert model.replay_buffer.rewards[0].tolist() == pytest.approx([0.5] * model.n_envs)
+
+
 # --- stabilisers ---------------------------------------------------------------------------------
 
 

@@ -44,6 +44,11 @@ def test_a_window_takes_n_rewards_and_goes_on_from_the_state_after_them() -> Non
     assert sampled(replay, 0) == pytest.approx((3.0, 2.75, 0.0, 0.125))
 
 
+def test_rewards_are_scaled_as_they_come() -> None:
+    replay = filled("12345", "-----", n_step=3, gamma=0.5, reward_scale=0.1)
+    assert sampled(replay, 0) == pytest.approx((3.0, 0.275, 0.0, 0.125))
+
+
 def test_a_terminated_row_gives_its_reward_and_ends_the_window() -> None:
     """Fault 3 of the reference project: the last reward was dropped."""
     replay = filled("12845", "--T--", n_step=3, gamma=0.5)
