@@ -206,6 +206,7 @@ class TrainConfig(Command):
     def usual_recipe(self, on_gpu: bool) -> str | None:
         """The recipe that a task has by itself, where nothing else says how it is seen."""
         asks = self.recipe or self.preset != "auto" or self.backend or self.resume
+        asks = asks or self.init_from  # which decides what is seen
         if (self.env or self.task) != "carracing" or asks or self.agent == "tqc":
             return None
         if self.agent == "ppo":

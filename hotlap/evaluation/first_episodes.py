@@ -78,8 +78,8 @@ def tell(
     end = _end(bool(last["terminated"]), length < task.max_steps, on_road="cte" in own)
     if end == "crashed" and isinstance(task, DonkeyTask) and task.config.end == "road":
         # It ends there too where a car stands or reverses, some part of it still on the road.
-        on_the_road = last["over_edge"] < task.vehicle.width and not last["hit"]
-        end = "stopped" if on_the_road else end
+        near = abs(last["cte"]) <= task.config.max_cte and last["over_edge"] < task.vehicle.width
+        end = "stopped" if near and not last["hit"] else end
     book = _lap_book(own, end, task, identity)
     return EpisodeResult(
         identity=identity,

@@ -36,7 +36,7 @@ def draw_laps(
 
     Args:
         track: The road.
-        laps: The best lap of each driver by the name it is shown with, a first.
+        laps: The best lap of each driver by the name it is shown with, which begins with A or B.
         limit: What they are compared with.
         is_least: Whether no lap can be faster; otherwise it is just a fast one.
         path: Where the picture goes; its folder is made.
@@ -50,13 +50,14 @@ def draw_laps(
     figure.text(0.02, 0.95, track.name.replace("_", " "), color=INK, fontsize=15, weight="bold")
     told = [f"{name}  {lap.lap_time:.2f} s" for name, lap in laps.items()]
     told.append(f"{what}  {limit.lap_time:.2f} s")
-    for place, (text, colour) in enumerate(zip(told, [*(A, B)[: len(laps)], LIMIT], strict=True)):
+    colours = [B if name.startswith("B") else A for name in laps]
+    for place, (text, colour) in enumerate(zip(told, [*colours, LIMIT], strict=True)):
         figure.text(0.02, 0.905 - 0.04 * place, text, color=colour, fontsize=11, weight="bold")
-    _draw_map(figure, track, driven)
+    _draw_map(figure, track, driven, colours)
     speeds = figure.add_axes((0.5, 0.55, 0.48, 0.38))
     behind = figure.add_axes((0.5, 0.09, 0.48, 0.38), sharex=speeds)
     speeds.plot(s, fastest.speed, color=LIMIT, linewidth=1.4)
-    for lap, colour in zip(driven, (A, B), strict=False):
+    for lap, colour in zip(driven, colours, strict=True):
         speeds.plot(s, lap.speed, color=colour, linewidth=1.6)
         behind.plot(s, lap.time - fastest.time, color=colour, linewidth=1.6)
     behind.axhline(0.0, color=LIMIT, linewidth=1.4)
@@ -80,14 +81,14 @@ def gains(a: Trace, b: Trace, stretch: float = STRETCH) -> Array:
     ]
 
 
-def _draw_map(figure: Figure, track: Track, driven: list[Trace]) -> None:
+def _draw_map(figure: Figure, track: Track, driven: list[Trace], colours: list[str]) -> None:
     axes = figure.add_axes((0.02, 0.11, 0.43, 0.67))
     axes.set_aspect("equal")
     axes.axis("off")
     draw_road(axes, track)
     draw_start(axes, track)
     if len(driven) == 1:
-        axes.plot(*driven[0].xy.T, color=A, linewidth=2.0, zorder=3)
+        axes.plot(*driven[0].xy.T, color=colours[0], linewidth=2.0, zorder=3)
         return
     a, b = driven
     gained = gains(a, b)

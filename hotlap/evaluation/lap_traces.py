@@ -16,8 +16,9 @@ from hotlap.evaluation.track_maps import fast_line
 from hotlap.sim.lap_records import limit_time, racing_line
 from hotlap.sim.tracks.track import Array, Track
 
-NEAR = 1.0
-"""How far along an open road a drive may begin and still be one from its start, metres."""
+NEAR, SLOW = 1.0, 0.5
+"""How far along the road, and how fast, a car may be after its first step if it began at the start:
+metres and m/s."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,12 @@ def _laps(drive: Drive, track: Track, car_width: float, dt: float) -> list[Trace
     if track.closed:
         moved = (moved + track.length / 2) % track.length - track.length / 2
     ahead = np.append(drive.s[0], drive.s[0] + np.cumsum(moved))  # (T,) beyond any number of laps
+    start = 0.0 if track.closed else track.starts[0].s
+    from_start = ahead[0] < start + NEAR and drive.speed[0] < SLOW
     if track.closed:
-        ends = np.arange(np.ceil(ahead[0] / track.length), ahead.max() // track.length + 1)
-        bounds = [(a, a + track.length) for a in ends[:-1] * track.length]
-    elif drive.episode.end == "road end" and ahead[0] < track.starts[0].s + NEAR:
+        lines = np.arange(0 if from_start else 1, ahead.max() // track.length + 1) * track.length
+        bounds = [(max(line, ahead[0]), line + track.length) for line in lines[:-1]]
+    elif drive.episode.end == "road end" and from_start:
         bounds = [(ahead[0], ahead[-1])]
     else:
         bounds = []
@@ -97,5 +100,7 @@ def _laps(drive: Drive, track: Track, car_width: float, dt: float) -> list[Trace
         inside = (at > begin) & (at < end)
         s = np.concatenate([[begin], at[inside], [end]])
         x, y, speed, time = (np.interp(s, at, column[further]) for column in columns)
-        laps.append(Trace(s - begin, np.stack([x, y], axis=1), speed, time - time[0]))
+        begun = 0.0 if begin == ahead[0] else time[0]  # at the start, before the first step
+        s -= begin if begin > ahead[0] else 0.0
+        laps.append(Trace(s, np.stack([x, y], axis=1), speed, time - begun))
     return laps

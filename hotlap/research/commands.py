@@ -214,6 +214,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         config.episodes, config.seed, config.start, deterministic=not config.stochastic
     )
     bridge = over_the_wire(config.bridge, config.host, config.port)
+    _refuse_preset(config)
     if config.model.startswith(SCRIPTED):
         if bridge is not None:
             raise ValueError("scripted drivers know the road itself; over the wire, name a model")
@@ -222,19 +223,21 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         return _report(scripted(config.model), config)
     model = open_model(config.model, device, config.trust, config.algorithm)
     _refuse_other_task(model, config.task)
+    if model.run is not None and config.preset is not None:
+        raise ValueError(f"{model.name} has its settings with it; leave --preset out")
     if bridge is not None:
         return evaluate_over_the_wire(model, config, asked, bridge)
     plots: list[Path] = []
     randomised: str | None = None
     told: dict[str, Any] = {}
     run = model.run
-    if config.preset is not None and (run is not None or config.task is None):
-        raise ValueError("--preset is for a zip with its --task; a model of ours has its settings")
     if run is None and config.task == "carracing":
         run = run_of_zip(model, config.preset or "carracing/classic-warp")
     if config.backend is not None or config.look is not None:
         _refuse_other_than_carracing(model.name, run)
     if run is None and config.task in ROAD_TASKS:
+        if config.video is not None:
+            raise ValueError("only a model of ours is filmed; leave --video out")
         preset = config.preset or "donkey/default"
         return _report(zipped(model, device, asked.deterministic, config.task, preset), config)
     if run is None or run.settings is None:
@@ -272,7 +275,12 @@ def _report(contestant: Contestant, config: EvaluateConfig) -> dict[str, Any]:
         answer["plots"] = [str(path) for path in plots]
     if config.video is not None:
         film = WatchConfig(config.model, track=next(iter(report.tracks)), video=config.video)
-        watch(film, config.trust)
+        if config.model.startswith(SCRIPTED):
+            from hotlap.evaluation.watching import watch as watch_scripted  # needs ffmpeg
+
+            watch_scripted(film)
+        else:
+            watch(film, config.trust)
         answer["video"] = str(config.video)
     return answer
 
@@ -285,6 +293,13 @@ def _refuse_other_task(model: Model, task: str | None) -> None:
             f"{model.name} was trained on {run.task} and sees {sight(run)}; --task {task} shows "
             "something else: leave --task out"
         )
+
+
+def _refuse_preset(config: EvaluateConfig) -> None:
+    """Stop at settings of a task that nobody has named, or that has none."""
+    tasks = (*ROAD_TASKS, "carracing")
+    if config.preset is not None and config.task not in tasks:
+        raise ValueError(f"--preset is for a zip with its --task, one of {', '.join(tasks)}")
 
 
 def _refuse_other_than_carracing(name: str, run: RunConfig | None) -> None:
@@ -383,11 +398,11 @@ def watch(config: WatchConfig, trust: bool = False) -> dict[str, Any]:
     torch.set_num_threads(1)
     model = open_model(config.model, trust=trust)
     run = model.run
+    _refuse_other_task(model, None if config.task == WatchConfig.task else config.task)
     if run is not None and isinstance(run.settings, CarRacingConfig):
         return _watch_carracing(model, replace(run, device="cpu"), config)
     if config.backend is not None or config.look is not None:
         _refuse_other_than_carracing(model.name, run)
-    _refuse_other_task(model, None if config.task == WatchConfig.task else config.task)
     config = on_a_road(config)
     if run is None or not isinstance(run.settings, DonkeyConfig):
         raise ValueError(f"{config.model} was not trained on a road; it cannot be watched")

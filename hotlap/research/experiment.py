@@ -43,7 +43,7 @@ from hotlap.research.worlds import (
     track_words,
 )
 from hotlap.store.run_folder import RunFolder
-from hotlap.tasks.memory import refuse_if_too_large
+from hotlap.tasks.memory import refuse_if_too_large, usable_bytes
 
 TABLES = ("metrics", "evaluations", "events")
 TEST_SEED = 50_000
@@ -100,10 +100,14 @@ def prepare_learner(config: RunConfig, env: Any, say: Callable[[str], None]) -> 
 
 def _refuse_what_cannot_be_saved(config: RunConfig, agent: ReplayConfig, needed: int) -> None:
     """Stop where a replay fits and the copy of what a segment added, to be saved, does not."""
-    copied = min(1.0, config.segment_steps / agent.replay_size)
-    here = (copied + (config.device == "cpu")) * needed  # of a GPU's only the copy lies here
+    size, segment, cpu = agent.replay_size, config.segment_steps, torch.device("cpu")
+    held = config.device == "cpu"  # of a GPU's only the copy lies here
+    step = needed / size
+    fitting = usable_bytes(cpu) / step
+    most = int(max(fitting - segment, fitting / 2) if held else fitting)
     what = "steps of replay, and a copy of what a segment adds, to be saved,"
-    refuse_if_too_large(agent.replay_size, what, here, torch.device("cpu"), " (replay_size)")
+    here = (min(size, segment) + held * size) * step
+    refuse_if_too_large(size, what, here, cpu, " (replay_size)", most)
 
 
 def supervise(config: RunConfig, env: Any) -> tuple[tuple[Ramp | Finish, ...], Roster | None]:

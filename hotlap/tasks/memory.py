@@ -45,13 +45,33 @@ def _free_in_container() -> int:
     return max(limit - used + files, 0)  # files kept for speed are given up when memory is needed
 
 
+def usable_bytes(device: torch.device) -> int:
+    """Memory that may be taken on a device."""
+    return int(free_bytes(device) * (1 - KEPT_FREE))
+
+
 def refuse_if_too_large(
-    count: int, of_what: str, needed: float, device: torch.device, more: str = ""
+    count: int,
+    of_what: str,
+    needed: float,
+    device: torch.device,
+    more: str = "",
+    most: int | None = None,
 ) -> None:
-    """Raise MemoryError, saying how many would fit, before so many things of a kind are made."""
-    usable = int(free_bytes(device) * (1 - KEPT_FREE))
+    """Raise MemoryError, saying how many would fit, before so many things of a kind are made.
+
+    Args:
+        count: How many.
+        of_what: What they are.
+        needed: Bytes that they take.
+        device: Where.
+        more: What is said at the end.
+        most: How many would fit; none where each takes as much as any other.
+    """
+    usable = usable_bytes(device)
     if needed > usable:
+        most = int(usable / needed * count) if most is None else most
         raise MemoryError(
             f"{count:,} {of_what} take about {needed / 1e9:.2f} GB, but only {usable / 1e9:.2f} GB "
-            f"are usable on {device}; at most {int(usable / needed * count):,} would fit{more}"
+            f"are usable on {device}; at most {most:,} would fit{more}"
         )

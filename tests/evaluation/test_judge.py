@@ -159,6 +159,15 @@ def test_a_car_that_stands_where_that_ends_its_episode_has_stopped_and_not_crash
         assert [episode.laps_begun for episode in result.episodes] == [1] * 2  # and lost
 
 
+def test_a_car_that_leaves_the_line_too_far_on_a_wide_road_has_crashed() -> None:
+    tracks = ("circuit:0@3.0",)
+    pilot = Scripted("pure_pursuit", tracks, max_steps=400, end="road")
+    push = torch.tensor([0.6, 0.4])
+    asked = EvaluationConfig(episodes=1, start="line")
+    result = judge(lambda seen: push.expand(len(seen), 2), pilot.make_env, tracks, asked)
+    assert result.episodes[0].end == "crashed" and result.episodes[0].crash_s is not None
+
+
 def test_a_policy_is_judged_through_its_interface() -> None:
     task = make_task("donkey-telemetry", max_steps=20)
     discrete = InterfaceConfig(actions="discrete", stack=3)

@@ -67,11 +67,21 @@ def test_half_a_lap_is_none_and_neither_is_one_driven_backwards() -> None:
 
 def test_an_open_road_is_driven_from_its_start_to_its_end() -> None:
     track = straight()
-    s = np.linspace(0.1, track.length, 11).tolist()
-    whole = best_trace([on(s, [1.0] * 11, end="road end")], track, WIDTH, DT)
-    assert whole is not None and whole.lap_time == pytest.approx(10 * DT)
-    assert best_trace([on(s, [1.0] * 11)], track, WIDTH, DT) is None  # time was up
-    assert best_trace([on(s[5:], [1.0] * 6, end="road end")], track, WIDTH, DT) is None
+    s, speed = np.linspace(0.1, track.length, 11).tolist(), np.linspace(0.1, 2, 11).tolist()
+    whole = best_trace([on(s, speed, end="road end")], track, WIDTH, DT)
+    assert whole is not None and whole.lap_time == pytest.approx(11 * DT)
+    assert best_trace([on(s, speed)], track, WIDTH, DT) is None  # time was up
+    assert best_trace([on(s[5:], speed[5:], end="road end")], track, WIDTH, DT) is None
+
+
+def test_a_first_lap_from_rest_counts_from_the_start() -> None:
+    track = circle()
+    pace = [0.1, 0.3, *[track.length / 10] * 12]
+    lap = best_trace([steps(track.length, pace, 0.0)], track, WIDTH, DT)
+    assert lap is not None and lap.s[-1] == pytest.approx(track.length)
+    assert lap.lap_time == pytest.approx((2 + (track.length - 0.4) / (track.length / 10)) * DT)
+    rolling = [0.6, *[track.length / 10] * 12]  # it may have begun anywhere
+    assert best_trace([steps(track.length, rolling, 0.0)], track, WIDTH, DT) is None
 
 
 def test_the_least_possible_lap_takes_its_shipped_time() -> None:
@@ -118,6 +128,7 @@ def test_laps_are_drawn_and_those_who_gain_have_their_colour(tmp_path: Path) -> 
     loses = draw_laps(track, {"A x": slow, "B y": fast}, fast, is_least, tmp_path / "loses.png")
     assert blue(wins) > 2 * blue(loses)
     alone = draw_laps(track, {"A x": fast}, fast, is_least, tmp_path / "new" / "alone.png")
-    assert alone.exists()
+    other = draw_laps(track, {"B y": fast}, fast, is_least, tmp_path / "other.png")
+    assert blue(alone) > 1000 and blue(other) == 0
     with pytest.raises(ValueError, match="one lap or two"):
         draw_laps(track, {}, fast, is_least, tmp_path / "none.png")

@@ -142,7 +142,11 @@ def test_a_zip_is_judged_with_the_pictures_and_actions_that_it_has(
         ("--algorithm dqn", "was made by ppo; leave --algorithm out"),
     ):
         assert told in refusal(f"evaluate {zipped} {more}", capsys)
-    assert "a model of ours has its" in refusal(f"evaluate {bundle} --preset {preset}", capsys)
+    words = f"evaluate {bundle} --preset {preset}"
+    assert "--preset is for a zip with its --task" in refusal(words, capsys)
+    assert "leave --preset out" in refusal(f"{words} --task carracing", capsys)
+    told = refusal(f"watch {bundle} --task donkey-lidar", capsys)
+    assert "was trained on carracing" in told
     assert "was made by ppo" in refusal(f"evaluate {bundle} --algorithm dqn", capsys)
 
 

@@ -75,6 +75,7 @@ def tiny(name: str) -> RunConfig:
         ("carracing --agent tqc", None),
         ("carracing --preset carracing/classic", None),
         ("carracing --backend gymnasium", None),
+        ("carracing --init-from zoo:carracing", None),
         ("donkey", None),
     ],
 )

@@ -389,6 +389,8 @@ def test_judging_on_other_tracks(trained: Path, shell: Shell, capsys: Captured) 
         ("RUN --task donkey-lidar", "was trained on donkey-telemetry and sees telemetry, the"),
         ("RUN/model/model.zip --trust --task donkey --track unseen", "use the task, camera and"),
         ("RUN/model/model.zip", "is a pickle, which can run any code when opened"),
+        ("RUN/model/model.zip --trust --task donkey-telemetry --video a.mp4", "leave --video out"),
+        ("scripted:pure_pursuit --preset donkey/small", "--preset is for a zip with its --task"),
         ("RUN/model/model.zip --trust", "does not say what it was trained for; name it by --task"),
         ("RUN/model/model.zip --trust --task Pendulum-v1", "gives (3,); use the task"),
         ("RUN/model/model.zip --trust --task donky", "did you mean 'donkey'?"),
@@ -575,6 +577,14 @@ def test_a_long_track_gets_the_time_that_a_lap_takes(
     assert shell(f"evaluate {trained} --track donkey-waveshare-v0 --episodes 2 --json") == 0
     (row,) = last_line(capsys.readouterr().out)["tracks"].values()
     assert row["trained"] is False and row["count"] == 2 and "verdict" in row
+
+
+@pytest.mark.slow
+def test_a_scripted_drivers_judged_lap_is_filmed(shell: Shell, capsys: Captured) -> None:
+    words = "--track waveshare --episodes 1 --video FOLDER/lap.mp4 --json"
+    assert shell(f"evaluate scripted:racing_line {words}") == 0
+    film = Path(last_line(capsys.readouterr().out)["video"])
+    assert film == shell.folder / "lap.mp4" and film.read_bytes()[4:8] == b"ftyp"
 
 
 @pytest.mark.slow

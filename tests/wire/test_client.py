@@ -209,6 +209,13 @@ def test_one_who_never_stops_sending_is_not_waited_for(playing: Playing) -> None
     assert time.monotonic() - began < 10
 
 
+def test_taking_in_what_comes_has_an_end(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    with DonkeyClient(port=serving().port, timeout=0.2) as client:
+        monkeypatch.setattr(client, "_take_in", lambda seconds: True)  # something, again and again
+        with pytest.raises(SimulatorGone, match="sends faster than it can be read"):
+            client.line_crossings()
+
+
 # --- With the real simulator's manner ---
 
 
