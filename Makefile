@@ -40,8 +40,8 @@ format: setup  ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 research: setup  ## the main job: a short study on donkey, from the camera, with its champion
-	$(BIN)/hotlap research donkey --study quick --agent ppo --min-timesteps 30000 \
-		--max-timesteps 90000 --trials 20 --hours 0.125 --test-runs 1
+	$(BIN)/hotlap research donkey --study quick --agent ppo --min-timesteps 60000 \
+		--max-timesteps 140000 --trials 20 --hours 0.125 --test-runs 1
 
 bench: setup  ## how fast simulator and learners are on this machine
 	$(BIN)/hotlap bench sim
