@@ -16,7 +16,12 @@ import numpy as np
 from hotlap.evaluation.crashes import Crashes, find_crashes
 from hotlap.evaluation.lap_books import SLOWEST
 from hotlap.evaluation.statistics import gap_interval
-from hotlap.evaluation.summary import BOOTSTRAP_SEED, summarise, without_episodes
+from hotlap.evaluation.summary import (
+    BOOTSTRAP_SEED,
+    mean_known,
+    summarise,
+    without_episodes,
+)
 from hotlap.records import EpisodeResult, EvalResult, Interval, Record, Summary
 from hotlap.sim.tracks.track import Track
 
@@ -105,7 +110,7 @@ def report_on(
         for name, road in roads.items()
     }
     # The fastest lap of all tracks is one of the shortest road, and says nothing of the others.
-    ratio = _mean_known([row.lap_time_ratio for row in tracks.values()])
+    ratio = mean_known([row.lap_time_ratio for row in tracks.values()])
     return Report(
         **vars(replace(without_episodes(together), lap_time_ratio=ratio)),
         verdict=overall_verdict([row.verdict for row in tracks.values()]),
@@ -198,8 +203,3 @@ def steps_for_a_lap(track: Track, control_dt: float, least: int) -> int:
     In multiples of `least`, so that tracks of about one length are driven together.
     """
     return least * max(1, math.ceil(track.length / SLOWEST / control_dt / least))
-
-
-def _mean_known(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None

@@ -92,7 +92,7 @@ def _draw_map(figure: Figure, track: Track, driven: list[Trace], colours: list[s
         return
     a, b = driven
     gained = gains(a, b)
-    # Beyond a half more or less the colour does not change: standing starts would take all of it.
+    # A twentieth of the lap is beyond the ends of the colours: standing starts would take them all.
     most = float(np.quantile(np.abs(gained), 0.95)) or 1.0
     axes.plot(*b.xy.T, color=B, linewidth=0.9, zorder=3)
     line = LineCollection(

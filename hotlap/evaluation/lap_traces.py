@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hotlap.evaluation.judge import Drive
-from hotlap.evaluation.track_maps import fast_line
+from hotlap.evaluation.track_maps import places_on
 from hotlap.sim.lap_records import limit_time, racing_line
 from hotlap.sim.tracks.track import Array, Track
 
@@ -62,8 +62,7 @@ def fast_trace(track: Track, vehicle: str = "donkey") -> tuple[Trace, bool]:
     It is where the solved line is shipped; elsewhere it is a quick line's, by its own reckoning.
     """
     line = racing_line(track, vehicle)
-    xy, speed = fast_line(track, vehicle)
-    s = line.s
+    xy, speed, s = places_on(track, line), line.speed, line.s
     if track.closed:
         s = np.append(s, track.length)
         xy, speed = np.vstack([xy, xy[:1]]), np.append(speed, speed[0])

@@ -70,7 +70,7 @@ def _summary(groups: list[list[EpisodeResult]], limits: Mapping[str, float]) -> 
         mean_lap_ratio=_mean_ratio(groups, limits, "lap_times"),
         flying_lap_ratio=_mean_ratio(groups, limits, "flying_lap_times"),
         over_edge=_share_over_edge(episodes),
-        tiles=_mean([row.tiles for row in episodes if row.tiles is not None]),
+        tiles=mean_known([row.tiles for row in episodes]),
     )
 
 
@@ -101,11 +101,13 @@ def _mean_ratio(
         times = [time for row in group for time in getattr(row, which) or ()]
         if limit is not None and times:
             ratios.append(float(np.mean(times)) / limit)
-    return _mean(ratios)
+    return mean_known(ratios)
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+def mean_known(values: Sequence[float | None]) -> float | None:
+    """Mean of those that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 def _share_over_edge(episodes: Sequence[EpisodeResult]) -> float | None:

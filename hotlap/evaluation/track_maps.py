@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hotlap.sim.lap_records import racing_line
+from hotlap.sim.racing_line import RacingLine
 from hotlap.sim.tracks.curves import headings, tightest_radius
 from hotlap.sim.tracks.track import Array, Track
 
@@ -92,14 +93,18 @@ def draw_map(
     return path
 
 
-def fast_line(track: Track, vehicle: str = "donkey") -> tuple[Array, Array]:
+def fast_line(track: Track) -> tuple[Array, Array]:
     """The line to drive (K, 2) and its speed (K,): solved where shipped, else a quick one."""
-    line = racing_line(track, vehicle)
+    line = racing_line(track)
+    return places_on(track, line), line.speed
+
+
+def places_on(track: Track, line: RacingLine) -> Array:
+    """Where a line leads (K, 2), metres."""
     heading = np.unwrap(headings(track.xy, track.closed))
     along = np.arange(track.num_points) * track.spacing
     x, y, turn = (np.interp(line.s, along, column) for column in (*track.xy.T, heading))
-    place = np.stack([x - line.n * np.sin(turn), y + line.n * np.cos(turn)], axis=1)
-    return place, line.speed
+    return np.stack([x - line.n * np.sin(turn), y + line.n * np.cos(turn)], axis=1)
 
 
 def road_edges(track: Track, beyond: float = 0.0) -> tuple[Array, Array]:
