@@ -36,8 +36,8 @@ class AgentConfig:
     standardise: bool = False
     """Give every picture mean 0 and spread 1 before it is looked at."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the nets (with a replay, of their look at pictures), on a GPU; auto takes
-    bfloat16 where pictures are seen. A CPU always takes float32."""
+    """Arithmetic of the nets (with a replay, of their look at pictures); auto takes bfloat16 where
+    pictures are seen on a GPU. A CPU takes it when told to, if it can."""
     stack: int = 1
     """How many of the latest observations are seen together."""
     normalise_observations: bool = False

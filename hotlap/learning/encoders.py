@@ -22,11 +22,8 @@ FAINTEST = 0.02
 
 
 def arithmetic(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """The context in which nets reckon in float32 or in bfloat16; on a CPU always in float32.
-
-    There bfloat16 may be an illegal instruction, even where the processor says that it has it.
-    """
-    if precision == "float32" or device.type == "cpu":
+    """The context in which nets reckon in float32 or in bfloat16."""
+    if precision == "float32":
         return nullcontext()
     return torch.autocast(device.type, getattr(torch, precision))
 

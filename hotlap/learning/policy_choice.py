@@ -9,6 +9,7 @@ from stable_baselines3.common.preprocessing import is_image_space
 
 from hotlap.config.learners import DQNConfig, PPOConfig, TQCConfig
 from hotlap.config.runs import Agent
+from hotlap.learning.bfloat16 import knows_bfloat16
 from hotlap.learning.critics import DQNPolicy, SACPolicy, TQCPolicy
 from hotlap.learning.encoders import find_encoder
 from hotlap.learning.policies import ActorCritic
@@ -47,8 +48,12 @@ def policy_of(config: Agent, seen: spaces.Space) -> tuple[type[BasePolicy], dict
 
 def precision_of(config: Agent, seen: spaces.Space, device: torch.device | str) -> str:
     """The type that nets reckon in: what the settings name, or what suits device and pictures."""
-    if torch.device(device).type == "cpu":
-        return "float32"
-    if config.precision != "auto":
-        return config.precision
-    return "bfloat16" if is_image_space(seen) else "float32"
+    on_cpu = torch.device(device).type == "cpu"
+    if config.precision == "auto":
+        return "bfloat16" if is_image_space(seen) and not on_cpu else "float32"
+    if config.precision == "bfloat16" and on_cpu and not knows_bfloat16():
+        raise ValueError(
+            "precision bfloat16 is more than this processor can do (another process tried); "
+            "leave it out, or take float32"
+        )
+    return config.precision
