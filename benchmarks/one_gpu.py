@@ -3,12 +3,14 @@
     python benchmarks/one_gpu.py FOLDER tests twin starts
     python benchmarks/one_gpu.py FOLDER any-track carracing --limit 580
     python benchmarks/one_gpu.py FOLDER any-track --seeds 5 --limit 590 -- --timesteps 60000000
+    python benchmarks/one_gpu.py FOLDER carracing-dqn carracing-sac --together --limit 570
 
 Every part writes what it says to FOLDER/PART.txt, of which the last lines are printed. `tests`:
 those that are skipped without a GPU. `twin`: CarRacing's twin, frames per second. `starts`:
 `any-track`, compiled or not, with more and more cars: what a start costs, and steps per second
 after it. Any other part is the name of a recipe, trained with its clock by as many seeds
-(`benchmarks/seeds.py`) as there is time for; words after `--` go to `hotlap train`.
+(`benchmarks/seeds.py`) as there is time for; words after `--` go to `hotlap train`. `--together`
+runs all parts beside each other: learners of small batches leave most of a GPU to others.
 
 FOLDER is what one takes home from a rented machine, so runs stay in --runs. Of each training comes
 FOLDER/PART-SEED.tar, a few MB: its champion as an entry of a zoo (`HOTLAP_ZOO=...`), with 16-bit
@@ -23,6 +25,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -94,6 +97,18 @@ def pack_champion(model: Path, name: str, tables: list[Path], folder: Path) -> N
             print(f"{model} is no champion: {done.stderr[-500:]}")
 
 
+def measure(part: str, asked: argparse.Namespace, words: list[str]) -> None:
+    """All of a part, what it says, and what is taken home of it."""
+    told, began = asked.folder / f"{part}.txt", time.monotonic()
+    told.unlink(missing_ok=True)
+    for command in commands(part, asked, words):
+        run_part(command, told, asked.limit + GRACE - (time.monotonic() - began))
+    last = told.read_text().splitlines()[-SHOWN:]
+    print("\n".join([f"--- {part}, {time.monotonic() - began:.0f} s", *last]), flush=True)
+    if part not in ("tests", "twin", "starts"):
+        pack(part, asked)
+
+
 def run_part(command: list[str], told: Path, seconds: float) -> None:
     """One command with all that it starts, ended when its time is up."""
     with told.open("a") as out:
@@ -118,21 +133,15 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds of each part")
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each recipe")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--together", action="store_true", help="all parts at once")
     parser.add_argument("--runs", type=Path, default=Path("runs/one-gpu"), help="where runs lie")
     asked = parser.parse_args(words)
     asked.folder.mkdir(parents=True, exist_ok=True)
     old = [str(run) for part in asked.parts for run in asked.runs.glob(f"{Path(part).stem}-*")]
     if old:
         sys.exit(f"there already: {', '.join(old)}; move them away, or choose another --runs")
-    for part in asked.parts:
-        told, began = asked.folder / f"{part}.txt", time.monotonic()
-        told.unlink(missing_ok=True)
-        for command in commands(part, asked, more):
-            run_part(command, told, asked.limit + GRACE - (time.monotonic() - began))
-        print(f"--- {part}, {time.monotonic() - began:.0f} s")
-        print("\n".join(told.read_text().splitlines()[-SHOWN:]), flush=True)
-        if part not in ("tests", "twin", "starts"):
-            pack(part, asked)
+    with ThreadPoolExecutor(len(asked.parts) if asked.together else 1) as at_once:
+        list(at_once.map(lambda part: measure(part, asked, more), asked.parts))
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ REFUSE_WORDS = (
     "hotlap.report.forgetting",
     "hotlap.research.blending",
     "hotlap.research.carracing_judging",
+    "hotlap.research.carracing_race",
     "hotlap.research.carracing_watching",
     "hotlap.research.champions",
     "hotlap.research.commands",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from hotlap.config.carracing import Backend, Look
 from hotlap.config.commands import Command
 from hotlap.config.naming import nearest
 from hotlap.config.tasks import DONKEY_REWARDS
@@ -18,12 +19,14 @@ class RaceConfig(Command):
     """A driver: a run's folder, a bundle, zoo:NAME, scripted:NAME, or with --trust a zip."""
     b: str
     """The other."""
-    track: tuple[str, ...] = ("generated_track",)
-    """Where: names, all (the eleven scenes) or a range such as circuit:100-199."""
+    track: tuple[str, ...] = ()
+    """Where: names, all (the eleven scenes) or a range such as circuit:100-199; left out,
+    generated_track. In CarRacing the tracks of the seeds."""
     episodes: int = 10
-    """Pairs of episodes on every track."""
-    seed: int = 30_000
-    """Seed of the episodes; never one of a training, whatever its number."""
+    """Pairs of episodes on every track; in CarRacing, in all."""
+    seed: int | None = None
+    """Seed of the episodes, never one of a training; left out, 30,000. In CarRacing it names the
+    first episode's track; left out, 20,000."""
     start: Literal["line", "random"] = "random"
     """Begin at the track's own start poses at rest, or anywhere on it, mostly rolling."""
     reward: str = "default"
@@ -39,10 +42,15 @@ class RaceConfig(Command):
     """Where to run: auto, cpu, cuda, or one card such as cuda:1."""
     trust: bool = False
     """Open models that could run code when opened, such as zips from elsewhere."""
+    backend: Backend | None = None
+    """Where CarRacing is driven: twin (as if left out), gymnasium (the real one) or envpool."""
+    look: Look | None = None
+    """How CarRacing's pictures are changed: plain (as if left out), recoloured, noise or bars."""
     task: str = "donkey"
-    """What zips were trained on: donkey, donkey-lidar or donkey-telemetry."""
-    preset: str = "donkey/default"
-    """Settings of that task: a shipped preset by name, or a TOML file of your own."""
+    """What zips were trained on: donkey, donkey-lidar, donkey-telemetry or carracing."""
+    preset: str | None = None
+    """Settings of that task: a shipped preset by name, or a TOML file of your own; left out,
+    donkey/default, and for CarRacing carracing/classic-warp."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be raced."""
@@ -50,9 +58,7 @@ class RaceConfig(Command):
             raise ValueError(
                 f"episodes must be at least 2, got {self.episodes}: one pair says nothing of chance"
             )
-        if not self.track:
-            raise ValueError("track must name at least one track")
-        if self.seed < 0:
+        if self.seed is not None and self.seed < 0:
             raise ValueError(f"seed must be 0 or more, got {self.seed}")
         if not self.seconds > 0:
             raise ValueError(f"seconds must be positive, got {self.seconds}")

@@ -66,6 +66,13 @@ class Show(Protocol):
         """All frames of a decision, an action (1, A) as the task takes it."""
 
 
+class Screen(Protocol):
+    """Where a drive is shown."""
+
+    def add(self, shot: Shot, seen: Picture, done: tuple[float, float, float]) -> None:
+        """The next frame, what the driver saw before it, and steering, gas and brake."""
+
+
 class TwinShow:
     """A drive in the twin.
 
@@ -123,7 +130,7 @@ class Episode:
 
 
 def drive_episode(
-    env: Interface, act: Policy, show: Show | None = None, film: "CarRacingFilm | None" = None
+    env: Interface, act: Policy, show: Show | None = None, film: Screen | None = None
 ) -> Episode:
     """Drive one episode, and film it if asked.
 

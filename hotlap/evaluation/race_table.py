@@ -3,19 +3,17 @@
 from rich.console import Console
 from rich.table import Table
 
-from hotlap.evaluation.racing import Difference, Duel, Race
+from hotlap.evaluation.racing import Difference, Duel, Match, Race
 from hotlap.records import Summary
 
+WINNERS = {"a": "A wins", "b": "B wins", "even": "even"}
 PIPE_WIDTH = 200
 """Columns where the output is no terminal: nothing must be cut there."""
 
 
 def print_race(race: Race, a: str, b: str) -> None:
     """Print a row per track, and who wins."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = PIPE_WIDTH
-    console.print(f"A {a}\nB {b}", style="bold", markup=False)
+    console = _console(a, b)
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("track", no_wrap=True)
     for title in ("lap s A", "B", "A - B", "return A", "B", "A - B", "pace m/s A", "B", "A - B"):
@@ -32,13 +30,52 @@ def print_race(race: Race, a: str, b: str) -> None:
     console.print(verdict_line(race), markup=False)
 
 
+def print_match(match: Match, a: str, b: str) -> None:
+    """Print how either scored in CarRacing, and who wins."""
+    console = _console(a, b)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("")
+    for title in ("score", "spread", "IQM", "whole laps", "lap s", "tiles"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for letter, side in (("A", match.a), ("B", match.b)):
+        table.add_row(letter, f"{side.mean_return:.1f}", f"{side.std_return:.1f}",
+                      f"{side.iqm:.1f}", _share(side.lap_rate, 0), _lap(side),
+                      _share(side.tiles, 1))  # fmt: skip
+    table.add_row("A - B", _apart(match.episode_return, 1), "", "", "", _apart(match.lap_time, 2))
+    console.print(table)
+    console.print()
+    console.print(match_line(match), markup=False)
+
+
 def verdict_line(race: Race) -> str:
     """Who wins, in a sentence."""
-    within = race.pace.interval
-    beside = "" if within is None else f" ({within[0]:+.3f} to {within[1]:+.3f}, 95 %)"
-    lead = f"pace A - B {race.pace.mean:+.3f} m/s{beside} over {race.pace.pairs} pairs"
-    words = {"a": "A wins", "b": "B wins", "even": "even"}
-    return f"{words[race.winner]}: {lead}"
+    return f"{WINNERS[race.winner]}: {_lead('pace', race.pace, 3, ' m/s')}"
+
+
+def match_line(match: Match) -> str:
+    """The same of CarRacing."""
+    return f"{WINNERS[match.winner]}: {_lead('score', match.episode_return, 1)}"
+
+
+def _lead(of: str, lead: Difference, digits: int, unit: str = "") -> str:
+    beside = ""
+    if lead.interval is not None:
+        low, high = lead.interval
+        beside = f" ({low:+.{digits}f} to {high:+.{digits}f}, 95 %)"
+    return f"{of} A - B {lead.mean:+.{digits}f}{unit}{beside} over {lead.pairs} pairs"
+
+
+def _console(a: str, b: str) -> Console:
+    """Where a race is told, its drivers first."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    console.print(f"A {a}\nB {b}", style="bold", markup=False)
+    return console
+
+
+def _share(share: float | None, digits: int) -> str:
+    return "-" if share is None else f"{share:.{digits}%}"
 
 
 def _cells(duel: Duel) -> list[str]:

@@ -6,7 +6,8 @@
     difference   a less b, pair by pair
 
 Pace decides: it is there for every episode, and neither a fast car that crashes nor a slow one that
-never does can buy it with the other. Lap times are compared where both have one.
+never does can buy it with the other. Lap times are compared where both have one. In CarRacing the
+score says all that, and decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,6 +59,37 @@ class Race(Duel):
     """All tracks together, and each by itself."""
 
     tracks: dict[str, Duel]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match(Record):
+    """Two drivers of CarRacing, where what counts is the score."""
+
+    winner: Winner
+    """Whose score is higher; even where the interval of the difference holds 0."""
+    a: Summary
+    b: Summary
+    episode_return: Difference
+    """In points."""
+    lap_time: Difference | None
+    """In seconds, over pairs in which both touched every tile; None where there is none."""
+
+
+def match_on(ours: Episodes, theirs: Episodes) -> Match:
+    """Compare two drivers by their scores.
+
+    Args:
+        ours: Episodes of a.
+        theirs: Those of b, in the same order.
+    """
+    _refuse_unpaired(ours, theirs)
+    pairs = list(zip(ours, theirs, strict=True))
+    laps = [pair for pair in map(_lap_times, pairs) if None not in pair]
+    earned = _difference([np.array([[row.episode_return for row in pair] for pair in pairs])])
+    assert earned is not None
+    a, b = (without_episodes(summarise(rows)) for rows in (ours, theirs))
+    lap_time = _difference([np.array(laps, dtype=np.float64)])
+    return Match(winner=_winner(earned), a=a, b=b, episode_return=earned, lap_time=lap_time)
 
 
 def race_on(

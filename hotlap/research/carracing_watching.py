@@ -13,7 +13,14 @@ from torch import Tensor
 
 from hotlap.config.carracing import CarRacingConfig
 from hotlap.config.runs import RunConfig
-from hotlap.evaluation.carracing_film import CarRacingFilm, Shot, TwinShow, drive_episode
+from hotlap.evaluation.carracing_film import (
+    CarRacingFilm,
+    Episode,
+    Screen,
+    Shot,
+    TwinShow,
+    drive_episode,
+)
 from hotlap.evaluation.first_episodes import Policy
 from hotlap.evaluation.judge import HELD_OUT
 from hotlap.sim.carracing.catalogue import find_tile_tracks
@@ -87,11 +94,7 @@ def watch_carracing(
         if video is None:
             episode = drive_episode(env, act)
         else:
-            show: TwinShow | RealShow
-            if settings.backend == "twin":
-                show = TwinShow(env)
-            else:
-                show = closing.enter_context(closed_after(RealShow(settings, seed & SEED_BITS)))
+            show = _make_show(env, settings, seed, closing)
             driven = f"{settings.backend}, {settings.look}"
             title = ["/".join(Path(name).parts[-2:]), track, driven]
             film = closing.enter_context(CarRacingFilm(video, title))
@@ -107,6 +110,32 @@ def watch_carracing(
         "tiles": round(episode.tiles, 4),
         "video": None if video is None else str(video),
     }
+
+
+def show_episode(act: Policy, run: RunConfig, seed: int, screen: Screen) -> Episode:
+    """Let a policy drive one episode on a screen.
+
+    Args:
+        act: Who drives.
+        run: As for `watch_carracing`.
+        seed: Of the episode.
+        screen: Where every frame goes.
+    """
+    settings = run.settings
+    assert isinstance(settings, CarRacingConfig)
+    with ExitStack() as closing:
+        env, _ = _make_env(run, settings, seed)
+        closing.callback(env.task.close)
+        return drive_episode(env, act, _make_show(env, settings, seed, closing), screen)
+
+
+def _make_show(
+    env: Interface, settings: CarRacingConfig, seed: int, closing: ExitStack
+) -> TwinShow | RealShow:
+    """The drive of an environment, frame by frame."""
+    if settings.backend == "twin":
+        return TwinShow(env)
+    return closing.enter_context(closed_after(RealShow(settings, seed & SEED_BITS)))
 
 
 def _make_env(run: RunConfig, settings: CarRacingConfig, seed: int) -> tuple[Interface, str | None]:

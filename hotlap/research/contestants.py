@@ -41,31 +41,26 @@ class Contestant:
     """From settings to who drives, and what builds the environments it drives in."""
 
 
-def open_contestant(
-    name: str,
+def contestant_of(
+    model: Model,
     device: str = "cpu",
-    trust: bool = False,
     deterministic: bool = True,
     task: str = "donkey",
     preset: str = "donkey/default",
 ) -> Contestant:
-    """Find a driver by name.
+    """A model, or a zip, as someone who drives.
 
     Args:
-        name: A run's folder, a bundle, `zoo:NAME`, a zip, or `scripted:NAME`.
+        model: Which.
         device: Where it drives.
-        trust: Whether to open zips.
         deterministic: Take the best action instead of drawing one.
         task: What a zip was trained on, as it does not say so itself.
         preset: Settings of that task.
     """
-    if name.startswith(SCRIPTED):
-        return scripted(name)
-    model = open_model(name, device, trust)
     if model.run is None:
         return zipped(model, device, deterministic, task, preset)
     if not isinstance(model.run.settings, DonkeyConfig):
-        raise ValueError(f"{name} was not trained on a road; it cannot drive on one")
+        raise ValueError(f"{model.name} was not trained on a road; it cannot drive on one")
     return trained(model, device, deterministic)
 
 

@@ -1,7 +1,8 @@
 """What `hotlap race A B` does: two drivers in the same episodes, with the same car.
 
 Track, start, seed, time, reward and the road's limits are the same for both, and nothing is
-randomised; how a driver sees and how far it may press the throttle are its own.
+randomised; how a driver sees and how far it may press the throttle are its own. Models of CarRacing
+are raced by `carracing_race`.
 """
 
 from dataclasses import replace
@@ -21,13 +22,18 @@ from hotlap.evaluation.lap_traces import Trace, best_trace, fast_trace
 from hotlap.evaluation.race_table import print_race
 from hotlap.evaluation.racing import race_on
 from hotlap.records import EpisodeResult, EvalResult
-from hotlap.research.contestants import Contestant, open_contestant
+from hotlap.research.carracing_race import is_carracing, race_cars
+from hotlap.research.contestants import SCRIPTED, Contestant, contestant_of, scripted
 from hotlap.research.generalising import plot_of
+from hotlap.research.models import Model, open_model
 from hotlap.sim.tracks import Track, find_track
 from hotlap.sim.tracks.selection import chosen_tracks
 from hotlap.tasks.devices import choose_device
 
 Pair = tuple[Contestant, Contestant]
+USUAL_TRACK = ("generated_track",)
+FIRST_SEED = 30_000
+"""Where nothing is said of tracks or seeds."""
 
 
 def race(config: RaceConfig) -> dict[str, Any]:
@@ -36,8 +42,17 @@ def race(config: RaceConfig) -> dict[str, Any]:
     device, excuse = choose_device(config.device)
     if excuse:
         print(excuse, flush=True)
-    roads = {name: find_track(name) for name in chosen_tracks(config.track)}
-    pair = _open_pair(config, device)
+    models = [
+        None if name.startswith(SCRIPTED) else open_model(name, device, config.trust)
+        for name in (config.a, config.b)
+    ]
+    if any(model is not None and is_carracing(model, config.task) for model in models):
+        return race_cars(config, models, device)
+    if config.backend is not None or config.look is not None:
+        raise ValueError("--backend and --look are for models of CarRacing; leave them out")
+    config = replace(config, seed=FIRST_SEED if config.seed is None else config.seed)
+    roads = {name: find_track(name) for name in chosen_tracks(config.track or USUAL_TRACK)}
+    pair = _pair_of(models, config, device)
     dt = pair[0].settings.car.control_dt
     least = max(1, round(config.seconds / dt))
     steps = {name: steps_for_a_lap(track, dt, least) for name, track in roads.items()}
@@ -64,10 +79,13 @@ def race(config: RaceConfig) -> dict[str, Any]:
     return answer
 
 
-def _open_pair(config: RaceConfig, device: str) -> Pair:
+def _pair_of(models: list[Model | None], config: RaceConfig, device: str) -> Pair:
+    preset = config.preset or "donkey/default"
     a, b = (
-        open_contestant(name, device, config.trust, task=config.task, preset=config.preset)
-        for name in (config.a, config.b)
+        scripted(name)
+        if model is None
+        else contestant_of(model, device, task=config.task, preset=preset)
+        for name, model in zip((config.a, config.b), models, strict=True)
     )
     if a.settings.vehicle != b.settings.vehicle:
         raise ValueError(
@@ -82,6 +100,7 @@ def _drive(
 ) -> tuple[EvalResult, list[Drive]]:
     settings = _settings(contestant, track, steps, config)
     policy, make = contestant.enter(settings)
+    assert config.seed is not None
     asked = EvaluationConfig(config.episodes, config.seed, config.start)
     return judge_drives(policy, make, (track,), asked, keep=config.plot is not None)
 
@@ -103,6 +122,7 @@ def _settings(contestant: Contestant, track: str, steps: int, config: RaceConfig
 def _film(pair: Pair, track: Track, name: str, steps: int, config: RaceConfig, path: Path) -> Path:
     from hotlap.evaluation.race_film import COLOURS, Racer, film_race  # needs ffmpeg, races do not
 
+    assert config.seed is not None
     racers = []
     for contestant, colour, letter in zip(pair, COLOURS, "AB", strict=True):
         settings = replace(_settings(contestant, name, steps, config), start="line")

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from hotlap.evaluation.race_film import COLOURS, Racer, film_race
-from hotlap.evaluation.race_table import print_race, verdict_line
-from hotlap.evaluation.racing import pace, race_on
+from hotlap.evaluation.race_table import match_line, print_match, print_race, verdict_line
+from hotlap.evaluation.racing import match_on, pace, race_on
 from hotlap.records import EpisodeResult
 from hotlap.sim.tracks import find_track
 from hotlap.tasks.batch import BatchEnv
@@ -99,3 +99,22 @@ def test_both_are_filmed_until_the_last_is_over(tmp_path: Path) -> None:
     frames, _ = imageio_ffmpeg.count_frames_and_secs(str(film))
     assert frames == 9 + 20  # and the last one for a second
     assert [racer.end for racer in racers] == ["ended after 0.30 s", "ended after 0.45 s"]
+
+
+def test_in_carracing_the_score_decides_and_laps_are_compared_where_both_are_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ours = [drive(0, 900.0, lap=15.0), drive(1, 910.0), drive(2, 930.0, lap=12.0)]
+    theirs = [drive(0, 890.0, lap=16.0), drive(1, 905.0, lap=14.0), drive(2, 927.0)]
+    match = match_on(ours, theirs)
+    assert match.winner == "a" and match.episode_return.mean == pytest.approx((10 + 5 + 3) / 3)
+    assert match.lap_time is not None
+    assert (match.lap_time.mean, match.lap_time.pairs) == (-1.0, 1)
+    assert match.a.lap_rate == match.b.lap_rate == pytest.approx(2 / 3)
+    print_match(match, "one", "two")
+    told = capsys.readouterr().out
+    assert "A one" in told and "67%" in told
+    assert match_line(match).startswith("A wins: score A - B +6.0 (+3.0 to +10.0, 95 %) over 3")
+    assert match_on(theirs, ours).winner == "b"
+    with pytest.raises(ValueError, match="no pairs"):
+        match_on(ours, theirs[::-1])

@@ -1,4 +1,4 @@
-"""`hotlap evaluate` and `hotlap watch` of CarRacing models."""
+"""`hotlap evaluate`, `hotlap watch` and `hotlap race` of CarRacing models."""
 
 import json
 from pathlib import Path
@@ -198,3 +198,54 @@ def test_the_real_one_is_filmed(models: dict[str, Path], tmp_path: Path, capsys:
 def test_one_track_is_watched_at_a_time(models: dict[str, Path], capsys: Captured) -> None:
     told = refusal(f"watch {models['carracing']} --track carracing:3-5", capsys)
     assert "carracing:3-5 stands for many tracks; name the one to watch" in told
+
+
+# --- racing --------------------------------------------------------------------------------------
+
+
+def test_a_model_raced_against_itself_is_even_and_filmed_twice(
+    models: dict[str, Path], tmp_path: Path, capsys: Captured
+) -> None:
+    car, film = models["carracing"], tmp_path / "race.mp4"
+    told = answer(f"race {car} {car} --episodes 2 --look bars --video {film}", capsys)
+    assert told["winner"] == "even" and told["lap_time"] is None
+    assert told["episode_return"] == {"mean": 0.0, "interval": [0.0, 0.0], "pairs": 2}
+    assert (told["backend"], told["look"], told["seed"]) == ("twin", "bars", 20_000)
+    assert told["a"] == told["b"] and told["a"]["count"] == 2
+    assert imageio_ffmpeg.count_frames_and_secs(str(film))[0] == 1 + 24 + 50
+
+
+def test_a_race_scores_what_an_evaluation_does(models: dict[str, Path], capsys: Captured) -> None:
+    words = "--episodes 2 --seed 10000"
+    raced = answer(f"race {models['carracing']} {models['carracing']} {words}", capsys)
+    judged = answer(f"evaluate {models['carracing']} {words}", capsys)
+    assert raced["a"]["mean_return"] == judged["mean_return"]
+    assert "trained_on" not in raced
+
+
+def test_a_race_on_a_track_that_was_trained_on_says_so(
+    models: dict[str, Path], capsys: Captured
+) -> None:
+    words = "--track carracing:3 carracing:4 --episodes 2"
+    told = answer(f"race {models['carracing']} {models['carracing']} {words}", capsys)
+    assert told["trained_on"] == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("CAR scripted:racing_line", "nobody is scripted for CarRacing; race two models"),
+        ("CAR DONKEY", "does not drive in CarRacing, and the other one does"),
+        ("CAR CAR --start line", "--start is for races on roads"),
+        ("CAR CAR --plot a.png", "--plot is for races on roads"),
+        ("CAR CAR --reward v1", "--reward is for races on roads"),
+        ("DONKEY DONKEY --look bars", "--backend and --look are for models of CarRacing"),
+        ("CAR CAR --track carracing:nowhere", "nowhere"),
+    ],
+)
+def test_what_carracing_has_no_race_for_is_refused(
+    words: str, why: str, models: dict[str, Path], capsys: Captured
+) -> None:
+    named = {"CAR": models["carracing"], "DONKEY": models["donkey-telemetry"]}
+    given = " ".join(str(named.get(word, word)) for word in words.split())
+    assert why in refusal(f"race {given}", capsys)

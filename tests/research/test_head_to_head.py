@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from hotlap.config.racing import RaceConfig
-from hotlap.research import contestants
+from hotlap.research.contestants import contestant_of
 from hotlap.research.experiment import prepare
 from hotlap.research.head_to_head import race
-from hotlap.research.models import save_model
+from hotlap.research.models import open_model, save_model
 
 from .test_commands import Captured, Shell, last_line, refused
 from .tiny import ROAD, tiny_run
@@ -56,7 +56,7 @@ def test_drivers_with_other_eyes_are_given_the_same_starts(models: Path) -> None
     assert answer["a"]["count"] == answer["b"]["count"] == answer["pace"]["pairs"] == 2
     begun = []
     for name in ("tele", "lidar"):
-        one = contestants.open_contestant(str(models / name))
+        one = contestant_of(open_model(str(models / name)))
         env = one.enter(one.settings)[1](3, torch.arange(3), 5)
         env.reset()
         begun.append(env.world["car"]["x"])
