@@ -1,4 +1,4 @@
-"""What needs a GPU to be measured, one after another, each within its own time.
+"""What needs a GPU to be measured, each part within its own time.
 
     python benchmarks/one_gpu.py FOLDER tests twin starts
     python benchmarks/one_gpu.py FOLDER any-track carracing --limit 580
@@ -24,8 +24,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +43,8 @@ GRACE = 30.0
 """Seconds beyond its limit that a part has to end by itself."""
 SHOWN = 12
 """Lines of a part that are printed."""
+STOP = threading.Event()
+"""Set when nobody waits for the parts any longer."""
 TABLES = ("evaluations.jsonl", "metrics.jsonl", "config.json")
 """What is kept of a run beside its champion."""
 
@@ -113,10 +116,12 @@ def run_part(command: list[str], told: Path, seconds: float) -> None:
     """One command with all that it starts, ended when its time is up."""
     with told.open("a") as out:
         child = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+        end = time.monotonic() + seconds
         try:
-            child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            out.write(f"stopped after {seconds:g} s\n")
+            while child.poll() is None and time.monotonic() < end and not STOP.is_set():
+                time.sleep(0.1)
+            if child.returncode is None:
+                out.write(f"stopped after {seconds:g} s\n")
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -140,8 +145,19 @@ def main() -> None:
     old = [str(run) for part in asked.parts for run in asked.runs.glob(f"{Path(part).stem}-*")]
     if old:
         sys.exit(f"there already: {', '.join(old)}; move them away, or choose another --runs")
-    with ThreadPoolExecutor(len(asked.parts) if asked.together else 1) as at_once:
-        list(at_once.map(lambda part: measure(part, asked, more), asked.parts))
+    if not asked.together:
+        for part in asked.parts:
+            measure(part, asked, more)
+        return
+    with ThreadPoolExecutor(len(asked.parts)) as at_once:
+        running = [at_once.submit(measure, part, asked, more) for part in asked.parts]
+        try:
+            wait(running)
+        except BaseException:
+            STOP.set()
+            raise
+    if failed := [error for part in running if (error := part.exception()) is not None]:
+        raise BaseExceptionGroup("parts failed", failed)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ class RaceConfig(Command):
     """Where: names, all (the eleven scenes) or a range such as circuit:100-199; left out,
     generated_track. In CarRacing the tracks of the seeds."""
     episodes: int = 10
-    """Pairs of episodes on every track; in CarRacing, in all."""
+    """Pairs of episodes on every track; in CarRacing in all, shared out among the tracks."""
     seed: int | None = None
     """Seed of the episodes, never one of a training; left out, 30,000. In CarRacing it names the
     first episode's track; left out, 20,000."""
@@ -45,7 +45,8 @@ class RaceConfig(Command):
     backend: Backend | None = None
     """Where CarRacing is driven: twin (as if left out), gymnasium (the real one) or envpool."""
     look: Look | None = None
-    """How CarRacing's pictures are changed: plain (as if left out), recoloured, noise or bars."""
+    """How CarRacing's pictures are changed: plain, recoloured, noise or bars; in the twin, varied
+    draws one of them for every episode."""
     task: str = "donkey"
     """What zips were trained on: donkey, donkey-lidar, donkey-telemetry or carracing."""
     preset: str | None = None

@@ -39,6 +39,7 @@ BAR_LEFT = LEFT + 56
 BAR_HEIGHT = 14
 GROOVE = (222, 220, 213)
 STEERING, GAS, BRAKE = (49, 104, 189), (58, 140, 72), (200, 54, 42)
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 STAY = 1.0
 """Seconds that the final score stays."""
 
@@ -182,6 +183,13 @@ def newest(env: Interface, observation: Tensor) -> Picture:
     return to_array(observation[0, ..., -channels:])
 
 
+def fitted(line: str, font: Font, width: float) -> str:
+    """As much of the end of a line as there is room for."""
+    while font.getlength(line) > width:
+        line = line[1:]
+    return line
+
+
 class CarRacingFilm(FilmWriter):
     """Writes an MP4 frame by frame; use as a context manager.
 
@@ -215,7 +223,7 @@ class CarRacingFilm(FilmWriter):
         draw = ImageDraw.Draw(image)
         top = 22
         for line in self.title:
-            draw.text((LEFT, top), self._fitted(line), fill=INK, font=self._small)
+            draw.text((LEFT, top), fitted(line, self._small, SEEN), fill=INK, font=self._small)
             top += LINE
         top += 6
         own = np.repeat(seen, 3, -1) if seen.shape[-1] == 1 else seen
@@ -228,12 +236,6 @@ class CarRacingFilm(FilmWriter):
         told = f"{shot.tiles:.1%} of tiles     {shot.frames / FRAMES_PER_SECOND:.2f} s"
         draw.text((LEFT, top + SCORE + 14), told, fill=INK, font=self._small)
         return np.asarray(image)
-
-    def _fitted(self, line: str) -> str:
-        """As much of the end of a line as there is room for."""
-        while self._small.getlength(line) > SEEN:
-            line = line[1:]
-        return line
 
     def _draw_bars(
         self, draw: ImageDraw.ImageDraw, top: int, done: tuple[float, float, float]

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from hotlap.config.carracing import FRAMES_PER_SECOND
-from hotlap.evaluation.carracing_film import STAY, Episode, Shot
+from hotlap.evaluation.carracing_film import STAY, Episode, Shot, fitted
 from hotlap.evaluation.film import INK, PAPER, Colour, FilmWriter, Picture
 
 FRAME = (600, 480)
@@ -54,6 +54,8 @@ def compose(title: str, reels: tuple[Reel, Reel], number: int) -> Picture:
     image = Image.new("RGB", SIZE, PAPER)
     draw = ImageDraw.Draw(image)
     large, small = (ImageFont.load_default(size) for size in (LARGE, SMALL))
+    third = SIZE[0] / 3 - GAP
+    title = fitted(title, small, third)
     draw.text((SIZE[0] / 2, HEAD / 2), title, fill=INK, font=small, anchor="mm")
     for place, reel in enumerate(reels):
         left = GAP + place * (FRAME[0] + GAP)
@@ -64,7 +66,8 @@ def compose(title: str, reels: tuple[Reel, Reel], number: int) -> Picture:
         draw.rectangle(box, outline=reel.colour, width=4)
         inside = left + FRAME[0]
         edge, anchor = ((left, "lm"), (inside, "rm"))[place]
-        draw.text((edge, HEAD / 2), reel.name, fill=reel.colour, font=small, anchor=anchor)
+        name = fitted(reel.name, small, third)
+        draw.text((edge, HEAD / 2), name, fill=reel.colour, font=small, anchor=anchor)
         top = HEAD + FRAME[1] + 12
         draw.text((left, top), f"{shot.score:.1f}", fill=reel.colour, font=large)
         draw.text((inside, top + 12), _told(reel, shot, number), fill=INK, font=small, anchor="ra")

@@ -23,6 +23,9 @@ from hotlap.research.models import Model
 from hotlap.research.worlds import REAL_AT_ONCE, RealCars, make_judged_env
 from hotlap.sim.carracing.catalogue import HELD_OUT, PREFIX, expand, list_changes
 
+ZIP_PRESET = "carracing/classic-warp"
+"""What a zip is judged with, unless told otherwise."""
+
 
 def evaluate_carracing(
     model: Model, run: RunConfig, config: EvaluateConfig, asked: EvaluationConfig
@@ -66,12 +69,12 @@ def evaluate_carracing(
     return result, told
 
 
-def run_of_zip(model: Model, preset: str) -> RunConfig:
+def run_of_zip(model: Model, preset: str | None) -> RunConfig:
     """What a zip from elsewhere is judged with: a preset's settings, seen and acted in as it does.
 
     The learner in it is no more than a placeholder.
     """
-    settings = load_preset(CarRacingConfig, preset)
+    settings = load_preset(CarRacingConfig, preset or ZIP_PRESET)
     learned, seen = tuple(model.seen.shape or ()), settings.shape
     if len(learned) != 3 or learned[:2] != seen[:2] or learned[2] % seen[2]:
         refuse_other_shape(learned, seen)

@@ -21,6 +21,7 @@ from hotlap.evaluation.eval_table import print_result
 from hotlap.evaluation.generalisation_table import print_report
 from hotlap.evaluation.judge import HELD_OUT, Drive, judge_drives, judge_gym
 from hotlap.evaluation.trajectory_plot import draw_drives
+from hotlap.learning.bfloat16 import knows_bfloat16
 from hotlap.learning.driver import refuse_other_shape
 from hotlap.learning.heap import keep_freed_memory
 from hotlap.records import EvalResult
@@ -166,8 +167,16 @@ def _settled(config: TrainConfig) -> RunConfig:
     folder = RunFolder(config.resume)
     settled = from_table(RunConfig, folder.config, str(config.resume / "config.json"))
     if config.device == "auto" and settled.device == "cpu":
-        return settled
-    return replace(settled, device=device)
+        return _as_it_can(settled)
+    return _as_it_can(replace(settled, device=device))
+
+
+def _as_it_can(run: RunConfig) -> RunConfig:
+    """A run that goes on, in arithmetic that this machine has."""
+    if run.device != "cpu" or run.agent.precision != "bfloat16" or knows_bfloat16():
+        return run
+    print("this processor has no bfloat16, in which the run began: it goes on in float32")
+    return replace(run, agent=replace(run.agent, precision="float32"))
 
 
 def refuse_unknown_run(config: RunConfig, trust: bool) -> None:
@@ -232,14 +241,14 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     told: dict[str, Any] = {}
     run = model.run
     if run is None and config.task == "carracing":
-        run = run_of_zip(model, config.preset or "carracing/classic-warp")
+        run = run_of_zip(model, config.preset)
     if config.backend is not None or config.look is not None:
         _refuse_other_than_carracing(model.name, run)
     if run is None and config.task in ROAD_TASKS:
         if config.video is not None:
             raise ValueError("only a model of ours is filmed; leave --video out")
-        preset = config.preset or "donkey/default"
-        return _report(zipped(model, device, asked.deterministic, config.task, preset), config)
+        driver = zipped(model, device, asked.deterministic, config.task, config.preset)
+        return _report(driver, config)
     if run is None or run.settings is None:
         result = _evaluate_elsewhere(model, config, asked)
     elif isinstance(run.settings, CarRacingConfig):

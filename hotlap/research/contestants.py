@@ -23,6 +23,8 @@ from hotlap.tasks.interface import Interface
 from hotlap.tasks.registry import TASKS
 
 SCRIPTED = "scripted:"
+ZIP_PRESET = "donkey/default"
+"""What a zip is judged with, unless told otherwise."""
 ROAD_TASKS = tuple(name for name, entry in TASKS.items() if entry.config is DonkeyConfig)
 
 
@@ -46,7 +48,7 @@ def contestant_of(
     device: str = "cpu",
     deterministic: bool = True,
     task: str = "donkey",
-    preset: str = "donkey/default",
+    preset: str | None = None,
 ) -> Contestant:
     """A model, or a zip, as someone who drives.
 
@@ -55,7 +57,7 @@ def contestant_of(
         device: Where it drives.
         deterministic: Take the best action instead of drawing one.
         task: What a zip was trained on, as it does not say so itself.
-        preset: Settings of that task.
+        preset: Settings of that task; none takes `ZIP_PRESET`.
     """
     if model.run is None:
         return zipped(model, device, deterministic, task, preset)
@@ -139,12 +141,12 @@ def _entry(
 
 
 def zipped(
-    model: Model, device: str, deterministic: bool, task: str, preset: str = "donkey/default"
+    model: Model, device: str, deterministic: bool, task: str, preset: str | None = None
 ) -> Contestant:
     """A zip, on the task that it is said to be from; refused where it does not fit."""
     if task not in ROAD_TASKS:
         raise KeyError(nearest(task, ROAD_TASKS, "task on a road"))
-    settings = replace(load_preset(DonkeyConfig, preset), **TASKS[task].preset)
+    settings = replace(load_preset(DonkeyConfig, preset or ZIP_PRESET), **TASKS[task].preset)
     seen = DonkeyTask(settings).observation_space
     stack = _stack(tuple(model.seen.shape or ()), seen.shape)
     acts = model.policy.action_space

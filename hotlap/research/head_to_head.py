@@ -46,10 +46,15 @@ def race(config: RaceConfig) -> dict[str, Any]:
         None if name.startswith(SCRIPTED) else open_model(name, device, config.trust)
         for name in (config.a, config.b)
     ]
+    if config.preset is not None and all(m is None or m.run is not None for m in models):
+        raise ValueError("--preset is for zips; leave it out")
     if any(model is not None and is_carracing(model, config.task) for model in models):
         return race_cars(config, models, device)
     if config.backend is not None or config.look is not None:
-        raise ValueError("--backend and --look are for models of CarRacing; leave them out")
+        raise ValueError(
+            "--backend and --look are for models of CarRacing; leave them out, or for zips of it "
+            "say --task carracing"
+        )
     config = replace(config, seed=FIRST_SEED if config.seed is None else config.seed)
     roads = {name: find_track(name) for name in chosen_tracks(config.track or USUAL_TRACK)}
     pair = _pair_of(models, config, device)
@@ -80,11 +85,10 @@ def race(config: RaceConfig) -> dict[str, Any]:
 
 
 def _pair_of(models: list[Model | None], config: RaceConfig, device: str) -> Pair:
-    preset = config.preset or "donkey/default"
     a, b = (
         scripted(name)
         if model is None
-        else contestant_of(model, device, task=config.task, preset=preset)
+        else contestant_of(model, device, task=config.task, preset=config.preset)
         for name, model in zip((config.a, config.b), models, strict=True)
     )
     if a.settings.vehicle != b.settings.vehicle:

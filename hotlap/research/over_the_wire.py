@@ -65,8 +65,7 @@ def _driven_with(model: Model, config: EvaluateConfig) -> tuple[DonkeyConfig, In
     """How a model sees and acts."""
     run = model.run
     if run is None:
-        preset = config.preset or "donkey/default"
-        settings = zipped(model, "cpu", True, config.task or "donkey", preset).settings
+        settings = zipped(model, "cpu", True, config.task or "donkey", config.preset).settings
         frames = (model.seen.shape or (0,))[-1] // settings.camera.shape[-1]
         return settings, InterfaceConfig(stack=frames)
     if not isinstance(run.settings, DonkeyConfig):

@@ -2,12 +2,15 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
+from hotlap.cli import main
 from hotlap.learning import bfloat16, policy_choice
 from hotlap.learning.bfloat16 import knows_bfloat16
+from hotlap.research import commands
 from hotlap.research.experiment import prepare
 from tests.research.tiny import tiny_run
 
@@ -34,9 +37,23 @@ def test_who_hangs_does_not_know_it(fresh: None, monkeypatch: pytest.MonkeyPatch
     assert not knows_bfloat16()
 
 
-def test_wrong_sums_do_not_pass(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = bfloat16._TRY.replace("answer = net(seen)", "answer = net(seen) * (1 + half)")
-    monkeypatch.setattr(bfloat16, "_TRY", wrong)
+@pytest.mark.parametrize(
+    ("line", "worse"),
+    [
+        ("answer = net(seen)", "answer = net(seen) * (1 + half)"),  # wrong sums
+        ("answer = net(seen)", "answer = net(seen); time.sleep(0.3 * half)"),  # no gain
+    ],
+)
+def test_what_is_wrong_or_slow_does_not_pass(
+    line: str, worse: str, fresh: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without it, float32 is compared with itself, which passes on any processor.
+    same = bfloat16._TRY.replace("enabled=half", "enabled=False")
+    monkeypatch.setattr(bfloat16, "_TRY", same)
+    assert knows_bfloat16()
+    knows_bfloat16.cache_clear()
+    assert line in same
+    monkeypatch.setattr(bfloat16, "_TRY", same.replace(line, worse))
     assert not knows_bfloat16()
 
 
@@ -44,6 +61,22 @@ def test_asked_for_where_it_cannot_be_had_it_is_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(policy_choice, "knows_bfloat16", lambda: False)
     with pytest.raises(ValueError, match=r"precision bfloat16 .* take float32"):
         prepare(tiny_run("ppo", "camera", precision="bfloat16"), print)
+
+
+def test_a_run_that_began_with_it_goes_on_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(policy_choice, "knows_bfloat16", lambda: True)
+    words = (
+        "train donkey-telemetry --envs 2 --ppo.steps 8 --ppo.batch-size 16 --ppo.precision bfloat16"
+    )
+    run = tmp_path / "run"
+    assert main([*words.split(), "--timesteps", "32", "--eval-episodes", "1",
+                 "--save-dir", str(run)]) == 0  # fmt: skip
+    monkeypatch.setattr(policy_choice, "knows_bfloat16", lambda: False)
+    monkeypatch.setattr(commands, "knows_bfloat16", lambda: False)
+    assert main(["train", "--resume", str(run)]) == 0
+    assert "it goes on in float32" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("agent", ["ppo", "dqn", "sac"])

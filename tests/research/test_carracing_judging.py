@@ -10,6 +10,8 @@ import torch
 
 from hotlap.cli import main
 from hotlap.config.carracing import Look
+from hotlap.research.experiment import prepare
+from hotlap.research.models import open_model, save_model
 
 torch.set_num_threads(1)
 Captured = pytest.CaptureFixture[str]
@@ -203,10 +205,22 @@ def test_one_track_is_watched_at_a_time(models: dict[str, Path], capsys: Capture
 # --- racing --------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def rival(models: dict[str, Path]) -> Path:
+    """The same, with its foot on the gas."""
+    folder, run = models["carracing"].parent / "rival", open_model(str(models["carracing"])).run
+    assert run is not None
+    made = prepare(run, print)
+    with torch.no_grad():
+        made.learner.policy.action_net.bias.copy_(torch.tensor([0.0, 1.0]))
+    save_model(folder, run, made.learner, made.env.observation_space, None)
+    return folder
+
+
 def test_a_model_raced_against_itself_is_even_and_filmed_twice(
     models: dict[str, Path], tmp_path: Path, capsys: Captured
 ) -> None:
-    car, film = models["carracing"], tmp_path / "race.mp4"
+    car, film = models["carracing"], tmp_path / "new" / "race.mp4"
     told = answer(f"race {car} {car} --episodes 2 --look bars --video {film}", capsys)
     assert told["winner"] == "even" and told["lap_time"] is None
     assert told["episode_return"] == {"mean": 0.0, "interval": [0.0, 0.0], "pairs": 2}
@@ -215,20 +229,50 @@ def test_a_model_raced_against_itself_is_even_and_filmed_twice(
     assert imageio_ffmpeg.count_frames_and_secs(str(film))[0] == 1 + 24 + 50
 
 
-def test_a_race_scores_what_an_evaluation_does(models: dict[str, Path], capsys: Captured) -> None:
-    words = "--episodes 2 --seed 10000"
-    raced = answer(f"race {models['carracing']} {models['carracing']} {words}", capsys)
-    judged = answer(f"evaluate {models['carracing']} {words}", capsys)
-    assert raced["a"]["mean_return"] == judged["mean_return"]
-    assert "trained_on" not in raced
-
-
-def test_a_race_on_a_track_that_was_trained_on_says_so(
-    models: dict[str, Path], capsys: Captured
+def test_a_race_scores_either_as_an_evaluation_does(
+    models: dict[str, Path], rival: Path, capsys: Captured
 ) -> None:
-    words = "--track carracing:3 carracing:4 --episodes 2"
-    told = answer(f"race {models['carracing']} {models['carracing']} {words}", capsys)
-    assert told["trained_on"] == {"a": 1, "b": 1}
+    words = "--track carracing:3 carracing:10000 --episodes 2"
+    raced = answer(f"race {models['carracing']} {rival} {words}", capsys)
+    means = [answer(f"evaluate {model} {words}", capsys)["mean_return"]
+             for model in (models["carracing"], rival)]  # fmt: skip
+    assert [raced[side]["mean_return"] for side in "ab"] == means and means[0] != means[1]
+    assert raced["episode_return"]["mean"] == pytest.approx(means[0] - means[1])
+    assert raced["tracks"] == ["carracing:3", "carracing:10000"]
+    assert raced["trained_on"] == {"a": 1, "b": 1}
+    assert "environment" not in raced
+
+
+def test_a_zip_races_as_the_model_that_it_is_of(models: dict[str, Path], capsys: Captured) -> None:
+    car = models["carracing"]
+    preset = f"--trust --task carracing --preset {car.parent}/carracing.toml"
+    told = answer(f"race {car} {car}/model/model.zip {preset} --episodes 2", capsys)
+    assert told["winner"] == "even" and told["a"] == told["b"]
+    assert told["trained_on"] == {"a": 0, "b": None}
+
+
+@pytest.mark.slow
+def test_a_race_in_the_real_one_is_scored_and_filmed_there(
+    models: dict[str, Path], rival: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    pytest.importorskip("Box2D")
+    film = tmp_path / "race.mp4"
+    words = f"--episodes 2 --backend gymnasium --video {film}"
+    told = answer(f"race {models['carracing']} {rival} {words}", capsys)
+    assert told["backend"] == "gymnasium" and "gymnasium" in told["environment"].lower()
+    assert told["a"] != told["b"]
+    assert imageio_ffmpeg.count_frames_and_secs(str(film))[0] == 1 + 24 + 50
+
+
+def test_models_that_were_given_other_times_are_not_raced(
+    models: dict[str, Path], tmp_path: Path, capsys: Captured
+) -> None:
+    preset, longer = tmp_path / "longer.toml", tmp_path / "longer"
+    preset.write_text(PRESET.replace("max_frames = 24", "max_frames = 40"))
+    words = f"train carracing --preset {preset} {PPO} --timesteps 32 --eval-episodes 1"
+    assert main([*words.split(), "--save-dir", str(longer)]) == 0
+    why = "last 24 frames and those of"
+    assert why in refusal(f"race {models['carracing']} {longer} --episodes 2", capsys)
 
 
 @pytest.mark.parametrize(
@@ -236,9 +280,13 @@ def test_a_race_on_a_track_that_was_trained_on_says_so(
     [
         ("CAR scripted:racing_line", "nobody is scripted for CarRacing; race two models"),
         ("CAR DONKEY", "does not drive in CarRacing, and the other one does"),
+        ("CAR ZIP --trust", "if it is a zip of CarRacing, say --task carracing"),
+        ("ZIP ZIP --trust --look bars", "or for zips of it say --task carracing"),
         ("CAR CAR --start line", "--start is for races on roads"),
         ("CAR CAR --plot a.png", "--plot is for races on roads"),
         ("CAR CAR --reward v1", "--reward is for races on roads"),
+        ("CAR CAR --track carracing:0-9 --episodes 3", "write --episodes 10"),
+        ("CAR CAR --preset carracing/classic", "--preset is for zips"),
         ("DONKEY DONKEY --look bars", "--backend and --look are for models of CarRacing"),
         ("CAR CAR --track carracing:nowhere", "nowhere"),
     ],
@@ -246,6 +294,7 @@ def test_a_race_on_a_track_that_was_trained_on_says_so(
 def test_what_carracing_has_no_race_for_is_refused(
     words: str, why: str, models: dict[str, Path], capsys: Captured
 ) -> None:
-    named = {"CAR": models["carracing"], "DONKEY": models["donkey-telemetry"]}
+    car = models["carracing"]
+    named = {"CAR": car, "DONKEY": models["donkey-telemetry"], "ZIP": f"{car}/model/model.zip"}
     given = " ".join(str(named.get(word, word)) for word in words.split())
     assert why in refusal(f"race {given}", capsys)
