@@ -158,14 +158,14 @@ REWARDS: dict[str, dict[str, float]] = {
         "ended": -120.0,
     },
     # Where looks, tyres and delays are as ever, a driver has to be fast; where they are not, it has
-    # to come home: an end costs more than three times as much there. Best after sure.
+    # to come home: an end costs nearly three times as much there. Best after sure.
     "wary": {
         "progress": 1.0,
         "over_edge": -10.0,
         "off_road": -2.0,
         "steering_change": -0.1,
-        "ended": -180.0,
-        "ended_strange": -420.0,
+        "ended": -250.0,
+        "ended_strange": -450.0,
     },
     # sure, where an end costs six seconds and more. A learner with a camera would stand still under
     # it, if standing did not end its episode too. Best after sure, which is learned faster.

@@ -221,7 +221,7 @@ def test_what_a_crash_costs(reward: str, wall_gap: float | None) -> None:
         step = env.step(torch.tensor([[1.0, 0.5]]))
         if step.terminated:
             break
-    prices = {"v1": 0.0, "racing": -50.0, "sure": -120.0, "wary": -180.0, "careful": -400.0}
+    prices = {"v1": 0.0, "racing": -50.0, "sure": -120.0, "wary": -250.0, "careful": -400.0}
     price = prices.get(reward, -1.0)
     assert step.terms.get("ended", torch.zeros(1)).item() == price
     if price:
@@ -234,8 +234,8 @@ def test_what_a_crash_costs(reward: str, wall_gap: float | None) -> None:
     ("ranges", "price"),
     [
         (RandomisationConfig(), {0.0}),
-        (RandomisationConfig(friction=(0.8, 1.2)), {-420.0}),
-        (RandomisationConfig(friction=(0.8, 1.2), share=0.5), {0.0, -420.0}),
+        (RandomisationConfig(friction=(0.8, 1.2)), {-450.0}),
+        (RandomisationConfig(friction=(0.8, 1.2), share=0.5), {0.0, -450.0}),
     ],
 )
 def test_a_wary_driver_pays_more_in_a_randomised_world(
