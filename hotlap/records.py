@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-End = Literal["crashed", "stopped", "time", "road end", "ended"]
+End = Literal["crashed", "spun", "stopped", "time", "road end", "ended"]
 Interval = tuple[float, float]
 
 
@@ -49,7 +49,8 @@ class EpisodeResult(Record):
     length: int
     """Control steps it took."""
     end: End
-    """Left the road or hit a wall; out of time; an open road driven to its end; ended otherwise."""
+    """Left the road or hit a wall; slid sideways on it until it did not go forwards any more; stood
+    still or reversed; out of time; an open road driven to its end; ended otherwise."""
     track: str | None = None
     """Road it was driven on."""
     seconds: float | None = None
@@ -73,7 +74,7 @@ class EpisodeResult(Record):
     progress: float | None = None
     """Net distance along the road, metres."""
     crash_s: float | None = None
-    """Arc length along the road where it crashed, metres; None where it did not."""
+    """Arc length along the road where it crashed or spun, metres; None where it did not."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Where cars crash: again and again at the same spot, or all over the road.
 
-    s        arc length along the road where a car crashed, metres; a closed road is a circle of s
+    s        arc length along the road where a car crashed or spun, metres; a closed road is a
+             circle of s
     reach    length of road that counts as one place, metres
     spot     a stretch no longer than `reach` with at least two crashes
 

@@ -23,9 +23,14 @@ Env = BatchEnv | Interface
 Policy = Callable[[Tensor], Tensor]
 """From observations (B, ...), as the environments give them, to actions as they take them."""
 TOLD = (
-    "speed", "cte", "laps", "lap_time", "progress", "s", "passed", "over_edge", "hit", "tiles"
+    "speed", "forward_vel", "cte", "laps", "lap_time", "progress", "s", "passed", "over_edge",
+    "hit", "tiles",
 )  # fmt: skip
 """Metrics that are written down, where a task has them."""
+LOST = ("crashed", "spun")
+"""Ends that have a place."""
+SPINNING = 0.5
+"""Sideways speed from which a car that does not go forwards has spun and not stopped, m/s."""
 LOOK_EVERY = 32
 """On a GPU, steps between looks whether all have ended: looking makes it wait."""
 
@@ -77,9 +82,11 @@ def tell(
     length = len(own["done"])
     end = _end(bool(last["terminated"]), length < task.max_steps, on_road="cte" in own)
     if end == "crashed" and isinstance(task, DonkeyTask) and task.config.end == "road":
-        # It ends there too where a car stands or reverses, some part of it still on the road.
+        # It ends there too where a car stands, reverses or spins, still on the road in part.
         near = abs(last["cte"]) <= task.config.max_cte and last["over_edge"] < task.vehicle.width
-        end = "stopped" if near and not last["hit"] else end
+        if near and not last["hit"]:
+            sideways = last["speed"] ** 2 - last["forward_vel"] ** 2
+            end = "spun" if sideways > SPINNING**2 else "stopped"
     book = _lap_book(own, end, task, identity)
     return EpisodeResult(
         identity=identity,
@@ -98,7 +105,7 @@ def tell(
         mean_speed=float(own["speed"].mean()) if "speed" in own else None,
         progress=last.get("progress"),
         end=end,
-        crash_s=last.get("s") if end == "crashed" else None,
+        crash_s=last.get("s") if end in LOST else None,
     )
 
 

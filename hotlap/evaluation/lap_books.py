@@ -92,7 +92,7 @@ def _open(own: dict[str, Array], end: End, road: Road) -> LapBook:
 
 
 def _lost(end: End, steps: int, road: Road) -> bool:
-    """Whether the lap that an episode ended in counts as lost: by a crash, a stop, or by dawdling.
+    """Whether the lap that an episode ended in is lost: by a crash, a spin, a stop, or dawdling.
 
     Args:
         end: Why the episode ended.
@@ -100,7 +100,7 @@ def _lost(end: End, steps: int, road: Road) -> bool:
         road: Its road.
     """
     had_time = steps * road.control_dt >= road.length / SLOWEST
-    return end in ("crashed", "stopped") or (end == "time" and had_time)
+    return end in ("crashed", "spun", "stopped") or (end == "time" and had_time)
 
 
 def _last_pass(own: dict[str, Array]) -> int:

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 
 from hotlap.evaluation.crashes import Crashes
+from hotlap.evaluation.first_episodes import LOST
 from hotlap.evaluation.judge import Drive
 from hotlap.evaluation.track_maps import CONE, INK, LAND, WALL, road_edges
 from hotlap.sim.lap_records import limit_time
@@ -191,7 +192,7 @@ def _draw_lines(figure: Figure, axes: Axes, drives: Sequence[Drive]) -> None:
 
 
 def _draw_crashes(axes: Axes, drives: Sequence[Drive]) -> None:
-    spots = [drive.xy[-1] for drive in drives if drive.episode.end == "crashed"]
+    spots = [drive.xy[-1] for drive in drives if drive.episode.end in LOST]
     if spots:
         x, y = np.array(spots).T
         axes.scatter(x, y, s=120, c=CRASH, marker="X", edgecolor="white", zorder=5, label="crash")
@@ -232,7 +233,7 @@ def _details(
     """What is told below the name of the track."""
     episodes = [drive.episode for drive in drives]
     laps = [time for episode in episodes for time in episode.lap_times or ()]
-    crashed = sum(episode.end == "crashed" for episode in episodes)
+    lost = [episode.end for episode in episodes if episode.end in LOST]
     earned = np.mean([episode.episode_return for episode in episodes])
     several = len(episodes) > 1
     details = [f"{len(episodes)} drives"] if several else []
@@ -243,8 +244,9 @@ def _details(
         details.append(f"{'best lap' if len(laps) > 1 else 'lap'} {min(laps):.2f} s{beside}")
     elif track.closed:
         details.append("no lap")
-    if crashed:
-        details.append(f"{crashed} of {len(episodes)} crashed" if several else "crashed")
+    if lost:
+        how = " or ".join(end for end in LOST if end in lost)
+        details.append(f"{len(lost)} of {len(episodes)} {how}" if several else how)
     if crashes is not None and crashes.spots:
         details += [f"{spot.count} at {spot.s:.1f} m" for spot in crashes.spots[:TOLD_SPOTS]]
     return details

@@ -12,6 +12,7 @@ import torch
 from hotlap.config.interface import InterfaceConfig
 from hotlap.config.runs import EvaluationConfig
 from hotlap.config.tasks import DonkeyConfig
+from hotlap.evaluation.first_episodes import tell
 from hotlap.evaluation.judge import HELD_OUT, judge, judge_drives, judge_gym
 from hotlap.records import EpisodeResult, EvalResult
 from hotlap.sim.lap_records import lap_limit
@@ -157,6 +158,22 @@ def test_a_car_that_stands_where_that_ends_its_episode_has_stopped_and_not_crash
         assert [episode.end for episode in result.episodes] == [end] * 2
         assert [episode.crash_s is None for episode in result.episodes] == [end == "stopped"] * 2
         assert [episode.laps_begun for episode in result.episodes] == [1] * 2  # and lost
+
+
+@pytest.mark.parametrize(
+    ("forward", "speed", "end"), [(0.1, 1.5, "spun"), (0.1, 0.3, "stopped"), (-0.6, 0.6, "stopped")]
+)
+def test_a_car_that_slides_sideways_on_the_road_has_spun_and_has_a_place(
+    forward: float, speed: float, end: str
+) -> None:
+    task = make_task("donkey-telemetry", tracks=("waveshare",), end="road", start="line")
+    last = {"forward_vel": forward, "speed": speed, "cte": 0.5, "over_edge": 0.0, "hit": 0.0,
+            "s": 3.0, "laps": 0.0, "lap_time": 0.0, "progress": 2.0, "passed": 0.0, "return": 1.0,
+            "terminated": 1.0, "done": 1.0}  # fmt: skip
+    steps = {name: np.full(60, value) for name, value in last.items()}
+    episode = tell(steps, task, 0, 7, "waveshare")
+    assert episode.end == end and episode.crash_s == (3.0 if end == "spun" else None)
+    assert (episode.laps, episode.laps_begun) == (0, 1)  # and lost
 
 
 def test_a_car_that_leaves_the_line_too_far_on_a_wide_road_has_crashed() -> None:
