@@ -10,7 +10,8 @@ from hotlap.config.vehicles import VehicleConfig, find_vehicle
 
 SENSORS = ("camera", "lidar", "telemetry", "state")
 DONKEY_REWARDS = (
-    "default", "v1", "v2", "v3", "v4", "v5", "v6", "racing", "sure", "wary", "careful",
+    "default", "v1", "v2", "v3", "v4", "v5", "v6", "racing", "sure", "wary", "poised", "composed",
+    "careful",
 )  # fmt: skip
 
 

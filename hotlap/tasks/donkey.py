@@ -41,6 +41,7 @@ from hotlap.sim.vehicles.model import advance, initial_state
 from hotlap.tasks.donkey_rewards import (
     Signals,
     Turning,
+    needs_slip,
     needs_strange,
     needs_window,
     reward_terms,
@@ -176,6 +177,11 @@ class DonkeyTask(TrackTask):
             self.turning = Turning(name, torch.zeros((), device=self.device))
         return self.turning.share
 
+    @property
+    def _rewards(self) -> list[str]:
+        """Its reward, and what that turns into."""
+        return [self.config.reward] + ([self.turning.name] if self.turning else [])
+
     # --- the episode ---------------------------------------------------------------------------
 
     def begin(self, seed: int | Tensor, who: Tensor, episode: Tensor) -> State:
@@ -199,10 +205,9 @@ class DonkeyTask(TrackTask):
             "time": torch.zeros_like(x),
             "throttle": torch.zeros_like(x),
         }
-        rewards = [self.config.reward] + ([self.turning.name] if self.turning else [])
-        if any(map(needs_window, rewards)):
+        if any(map(needs_window, self._rewards)):
             state["window"] = begin_window(x)
-        if any(map(needs_strange, rewards)):
+        if any(map(needs_strange, self._rewards)):
             state["strange"] = strangers(self.config.randomise, key, self.share).unsqueeze(-1)
         if self.camera is not None:
             state["camera"] = self.camera.begin(key, road.squeeze(-1), self.share)
@@ -287,8 +292,18 @@ class DonkeyTask(TrackTask):
             full_steer=self.vehicle.full_steer,
             dt=self.control_dt,
             window=window,
+            slip=self._slip(car) if any(map(needs_slip, self._rewards)) else None,
             strange=before.get("strange"),
         )
+
+    def _slip(self, car: State) -> Tensor | None:
+        """Slip of the rear tyres over that at which they hold best (B, 1); None without tyres."""
+        vehicle = self.vehicle
+        if vehicle.model != "dynamic":
+            return None
+        sideways = car["vy"] - vehicle.lr * car["yaw_rate"]
+        rolling = torch.sqrt(car["vx"] ** 2 + vehicle.blend_speed**2)
+        return sideways.abs() / (rolling * vehicle.peak_slip_rear)
 
     def _left(self, off: Tensor, beyond: Tensor, forward: Tensor, time: Tensor) -> Tensor:
         """Whether the car has left the road, or given up driving on it, for good (B, 1) bool."""

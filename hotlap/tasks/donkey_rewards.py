@@ -23,6 +23,12 @@ GATE = 0.15
 
 Scripted honest drivers stay above 0.7 from the line and 0.5 from random starts.
 """
+FIRM, WILDEST = 0.9, 3.0
+"""Share of the best slip from which tyres slide, and most that is counted beyond it.
+
+The scripted racing line is beyond 0.9 in one step of a thousand, trained drivers in one of a
+hundred, and a car that spins in all of the last ten.
+"""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ class Signals:
     """Length of the step, seconds."""
     window: dict[str, Tensor]
     """What efficiency is reckoned from; empty where the reward does not ask for it."""
+    slip: Tensor | None = None
+    """Slip of the rear tyres over that at which they hold best; None where nobody asks."""
     strange: Tensor | None = None
     """1 where the episode's world is randomised, else 0; None where nobody knows of any."""
 
@@ -80,6 +88,17 @@ def _progress(signals: Signals) -> Tensor:
     return gained / signals.dt
 
 
+def _sliding(signals: Signals) -> Tensor:
+    """How far the rear tyres are beyond what a good driver ever asks of them.
+
+    A spin begins half a second before it is one: the tail goes out further than the tyres hold
+    best, and then nothing brings it back.
+    """
+    if signals.slip is None:
+        return torch.zeros_like(signals.speed)
+    return (signals.slip - FIRM).clamp(0.0, WILDEST)
+
+
 def _ended_strange(signals: Signals) -> Tensor:
     """1 where an episode ends in a randomised world, else 0."""
     ended = _ended(signals)
@@ -103,6 +122,7 @@ TERMS: dict[str, Term] = {
     "progress": _progress,
     "over_edge": lambda s: s.outside,
     "off_road": lambda s: (~s.on_road).to(torch.float32),
+    "sliding": _sliding,
     "steering_change": lambda s: (s.steer - s.steer_before).abs() / s.full_steer,
     "ended": _ended,
     "ended_strange": _ended_strange,
@@ -167,6 +187,26 @@ REWARDS: dict[str, dict[str, float]] = {
         "ended": -250.0,
         "ended_strange": -450.0,
     },
+    # sure, where sliding costs as well. Nearly all cars that are lost spin out of a bend; the end
+    # tells that once in a thousand steps, and the rear tyres in each of the ten before it, and
+    # every time that it nearly happens.
+    "poised": {
+        "progress": 1.0,
+        "over_edge": -10.0,
+        "off_road": -2.0,
+        "sliding": -10.0,
+        "steering_change": -0.1,
+        "ended": -120.0,
+    },
+    # The same for careful.
+    "composed": {
+        "progress": 1.0,
+        "over_edge": -10.0,
+        "off_road": -2.0,
+        "sliding": -10.0,
+        "steering_change": -0.1,
+        "ended": -400.0,
+    },
     # sure, where an end costs six seconds and more. A learner with a camera would stand still under
     # it, if standing did not end its episode too. Best after sure, which is learned faster.
     "careful": {
@@ -187,6 +227,11 @@ def needs_window(name: str) -> bool:
 def needs_strange(name: str) -> bool:
     """Whether the reward called `name` asks whether a world is randomised."""
     return "ended_strange" in REWARDS[name]
+
+
+def needs_slip(name: str) -> bool:
+    """Whether the reward called `name` asks how the tyres slip."""
+    return "sliding" in REWARDS[name]
 
 
 @dataclass(frozen=True)

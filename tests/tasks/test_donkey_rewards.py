@@ -136,7 +136,7 @@ def test_the_names_offered_are_the_rewards_there_are() -> None:
 
 
 def test_an_unknown_reward_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="default, racing, sure, v1, v2, v3, v4, v5, v6"):
+    with pytest.raises(ValueError, match="default, poised, racing, sure, v1, v2, v3, v4, v5, v6"):
         DonkeyConfig(reward="v7")
 
 
@@ -196,8 +196,10 @@ def rolling(reward: str) -> Tensor:
         ("v6", 1, 0, 0, 0),
         ("racing", 1, 0, -1, -1),
         ("sure", 1, 0, -1, -1),
+        ("poised", 1, 0, -1, -1),
         ("wary", 1, 0, -1, -1),
         ("careful", 1, 0, -1, -1),
+        ("composed", 1, 0, -1, -1),
     ],
 )
 def test_what_is_paid_ignored_and_taken(
@@ -221,7 +223,8 @@ def test_what_a_crash_costs(reward: str, wall_gap: float | None) -> None:
         step = env.step(torch.tensor([[1.0, 0.5]]))
         if step.terminated:
             break
-    prices = {"v1": 0.0, "racing": -50.0, "sure": -120.0, "wary": -250.0, "careful": -400.0}
+    prices = {"v1": 0.0, "racing": -50.0, "sure": -120.0, "wary": -250.0, "careful": -400.0,
+              "poised": -120.0, "composed": -400.0}  # fmt: skip
     price = prices.get(reward, -1.0)
     assert step.terms.get("ended", torch.zeros(1)).item() == price
     if price:
@@ -254,6 +257,46 @@ def test_a_wary_driver_pays_more_in_a_randomised_world(
             assert (extra == 0) == usual
             paid[who] = extra
     assert set(paid.values()) == price
+
+
+@pytest.mark.parametrize(
+    ("slip", "price"), [(0.5, 0.0), (0.9, 0.0), (1.0, -1.0), (1.4, -5.0), (9.0, -30.0)]
+)
+def test_what_sliding_costs(slip: float, price: float) -> None:
+    assert paid("poised", signals(slip=slip))["sliding"] == pytest.approx(price)
+
+
+def test_without_tyres_nothing_slides() -> None:
+    assert paid("poised", signals())["sliding"] == 0.0
+    config = DonkeyConfig(sensor="telemetry", reward="poised", vehicle="turtlebot")
+    env = BatchEnv(DonkeyTask(config, tracks=(straight(),)), 1)
+    env.reset()
+    assert env.step(torch.tensor([[1.0, 1.0]])).terms["sliding"].item() == 0.0
+
+
+def test_the_racing_line_hardly_slides() -> None:
+    config = DonkeyConfig(sensor="telemetry", reward="poised", end="road", throttle_min=-1.0)
+    env = BatchEnv(DonkeyTask(replace(config, tracks=("generated_track",))), 1)
+    env.reset()
+    drive = drivers.make_driver("racing_line", env.task)
+    honest = [env.step(drive(env.world).squeeze(1)).terms for _ in range(160)]
+    earned, charged = (
+        sum(float(terms[name]) for terms in honest) for name in ("progress", "sliding")
+    )
+    assert -0.02 * earned < charged <= 0  # measured: a hundredth
+
+
+def test_a_tail_that_is_out_costs_though_the_car_is_on_the_road() -> None:
+    config = DonkeyConfig(sensor="telemetry", reward="poised", end="road")
+    env = BatchEnv(DonkeyTask(config, tracks=(straight(),)), 2)
+    env.reset()
+    car = env.world["car"]
+    car["vx"].fill_(3.0)
+    car["vy"].copy_(torch.tensor([[0.3], [1.2]]))  # tyres hold best at 0.2 of the speed
+    step = env.step(torch.tensor([[0.0, 0.3]] * 2))
+    assert not step.done.any() and step.terms["over_edge"].tolist() == [0.0, 0.0]
+    held, slid = step.terms["sliding"].tolist()
+    assert held == 0.0 and slid < -1.0
 
 
 @pytest.mark.parametrize(("max_cte", "share"), [(8.0, 0.75), (16.0, 1.0)])
