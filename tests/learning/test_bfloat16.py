@@ -41,7 +41,7 @@ def test_who_hangs_does_not_know_it(fresh: None, monkeypatch: pytest.MonkeyPatch
     ("line", "worse"),
     [
         ("answer = net(seen)", "answer = net(seen) * (1 + half)"),  # wrong sums
-        ("answer = net(seen)", "answer = net(seen); time.sleep(0.3 * half)"),  # no gain
+        ("answer = net(seen)", "answer = net(seen); time.sleep(0.5 * half)"),  # no gain
     ],
 )
 def test_what_is_wrong_or_slow_does_not_pass(
@@ -49,6 +49,8 @@ def test_what_is_wrong_or_slow_does_not_pass(
 ) -> None:
     # Without it, float32 is compared with itself, which passes on any processor.
     same = bfloat16._TRY.replace("enabled=half", "enabled=False")
+    same = same.replace(f"{bfloat16.SLOWEST} *", "5 *")  # a busy machine is not what is tested
+    assert "5 * taken" in same
     monkeypatch.setattr(bfloat16, "_TRY", same)
     assert knows_bfloat16()
     knows_bfloat16.cache_clear()
