@@ -5,13 +5,14 @@ that is over waits.
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from hotlap.config.carracing import FRAMES_PER_SECOND
-from hotlap.evaluation.carracing_film import STAY, Episode, Shot, fitted
+from hotlap.evaluation.carracing_film import STAY, Episode, Font, Shot, fitted
 from hotlap.evaluation.film import INK, PAPER, Colour, FilmWriter, Picture
 
 FRAME = (600, 480)
@@ -53,7 +54,7 @@ def compose(title: str, reels: tuple[Reel, Reel], number: int) -> Picture:
     """One frame of the film."""
     image = Image.new("RGB", SIZE, PAPER)
     draw = ImageDraw.Draw(image)
-    large, small = (ImageFont.load_default(size) for size in (LARGE, SMALL))
+    large, small = _fonts()
     third = SIZE[0] / 3 - GAP
     title = fitted(title, small, third)
     draw.text((SIZE[0] / 2, HEAD / 2), title, fill=INK, font=small, anchor="mm")
@@ -72,6 +73,12 @@ def compose(title: str, reels: tuple[Reel, Reel], number: int) -> Picture:
         draw.text((left, top), f"{shot.score:.1f}", fill=reel.colour, font=large)
         draw.text((inside, top + 12), _told(reel, shot, number), fill=INK, font=small, anchor="ra")
     return np.asarray(image)
+
+
+@cache
+def _fonts() -> tuple[Font, Font]:
+    """The large one and the small one, read once and not for every frame."""
+    return ImageFont.load_default(LARGE), ImageFont.load_default(SMALL)
 
 
 def _told(reel: Reel, shot: Shot, number: int) -> str:

@@ -187,8 +187,8 @@ REWARDS: dict[str, dict[str, float]] = {
         "ended": -250.0,
         "ended_strange": -450.0,
     },
-    # sure, where sliding costs as well. Nearly all cars that are lost spin out of a bend; the end
-    # tells that once in a thousand steps, and the rear tyres in each of the ten before it, and
+    # sure, where sliding costs as well. Most cars that are lost spin out of a bend; the end tells
+    # that once in thousands of steps, and the rear tyres in each of the ten before it, and
     # every time that it nearly happens.
     "poised": {
         "progress": 1.0,
